@@ -31,7 +31,11 @@ CATALOGUE: Final = _catalogue(
     ("unknown", "engine", "Read the stored log; no known pattern explains this end."),
     ("exited", "engine", "The server ended by itself; read the stored log's last lines."),
     ("killed", "host", "Something outside killed the server (exit code 137); look for who did."),
-    ("never_ready", "engine", "Raise [timeouts] ready_s, or read the stored log for what it waits."),
+    (
+        "never_ready",
+        "engine",
+        "Raise [timeouts] ready_s, or read the stored log for what it waits.",
+    ),
     ("wrong_model", "host", "Another server answers on this port; stop it or change the port."),
     ("no_token", "engine", "The server answered but generated nothing; read the stored log."),
     ("interrupted", "host", "Run the same exec again: it goes on with a new attempt."),

@@ -47,8 +47,12 @@ CATALOGUE: Final = _catalogue(
         kind="word",
         meaning="as_stored, or a quantization applied while loading (fp8, ...)",
     ),
-    Setting(name="dtype", kind="word", meaning="dtype of activations: auto, bfloat16, float16, ..."),
-    Setting(name="kv_dtype", kind="word", meaning="dtype of the KV cache: auto, bfloat16, fp8, ..."),
+    Setting(
+        name="dtype", kind="word", meaning="dtype of activations: auto, bfloat16, float16, ..."
+    ),
+    Setting(
+        name="kv_dtype", kind="word", meaning="dtype of the KV cache: auto, bfloat16, fp8, ..."
+    ),
     Setting(name="max_running", kind="count", meaning="most requests that decode at once"),
     Setting(name="context_tokens", kind="tokens", meaning="longest input plus output of a request"),
     Setting(name="tensor_parallel", kind="count", meaning="GPUs that split each layer"),
@@ -56,6 +60,8 @@ CATALOGUE: Final = _catalogue(
     Setting(name="data_parallel", kind="count", meaning="copies of the model behind one port"),
     Setting(name="block_tokens", kind="tokens", meaning="tokens of a KV block (vLLM) or page"),
     Setting(name="graphs", kind="switch", meaning="CUDA graphs and compilation are used"),
-    Setting(name="attention_backend", kind="word", meaning="attention kernels, in the engine's words"),
+    Setting(
+        name="attention_backend", kind="word", meaning="attention kernels, in the engine's words"
+    ),
     Setting(name="server_seed", kind="count", meaning="the server's own random seed"),
 )
