@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 Version = tuple[int, ...]
 """A release as numbers, `0.10.2.post1` -> `(0, 10, 2)`: all that flags and formats depend on."""
@@ -204,5 +205,5 @@ def version_of(text: str) -> Version | None:
     return tuple(numbers) or None
 
 
-def _module(name: str) -> object:
+def _module(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{name}")

@@ -13,7 +13,7 @@ _DOORS = {
     "report": "runner.report",
 }
 
-__all__ = ["execute", "expand", "read", "report", "results"]  # noqa: F822 - see __getattr__
+__all__ = ["execute", "expand", "read", "report", "results"]
 
 
 def __getattr__(name: str) -> Any:

@@ -112,7 +112,7 @@ class Server(Protocol):
         """Leave nothing of it behind; its log is complete afterwards."""
 
     def seconds_of_line(self, line: int) -> float | None:
-        """Return when log line `line` (from 1) came, in seconds since the start, None if unknown."""
+        """Return when log line `line` (from 1) came: seconds since the start, None if unknown."""
 
 
 class Launcher(Protocol):
