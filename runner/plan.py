@@ -1,0 +1,142 @@
+"""The plan: cells x boots in randomised complete blocks, and what to warn of. Pure, no Docker."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runner.cells import Cell, cells_of
+from runner.experiment import Experiment
+from runner.identity import digest
+from runner.levels import Load, loads_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBoot:
+    """One server life to be.
+
+    Attributes:
+        cell: whose.
+        boot: its number within the cell, from 0; also the number of its block.
+        order: its place in the whole run, from 0.
+    """
+
+    cell: Cell
+    boot: int
+    order: int
+
+    @property
+    def block(self) -> int:
+        """Return the block it belongs to: one boot of every cell."""
+        return self.boot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inapplicable:
+    """A cell that its engine cannot express, with the reasons."""
+
+    cell: Cell
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything an experiment will do, before anything is started.
+
+    Attributes:
+        experiment: the file it comes from.
+        cells: cells that will be booted, in the order of the matrix.
+        inapplicable: cells that will not, each with its reasons.
+        boots: every boot in the order it will run.
+        loads: what each boot is asked, in order.
+        warnings: sentences that a reader should see before the box is used.
+    """
+
+    experiment: Experiment
+    cells: tuple[Cell, ...]
+    inapplicable: tuple[Inapplicable, ...]
+    boots: tuple[PlannedBoot, ...]
+    loads: tuple[Load, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def content_id(self) -> str:
+        """Return the identity of what is asked: a run of another content is another run.
+
+        The question, timeouts, the number of boots and display options are no part of it.
+        """
+        keys = [load.keys.model_dump() for load in self.loads]
+        levels = [(load.load, load.level) for load in self.loads]
+        client = self.experiment.client.model_dump()
+        cells = sorted(cell.cell_id for cell in self.cells)
+        asked = {"cells": cells, "loads": keys, "levels": levels, "client": client}
+        asked |= {"seed": self.experiment.seed, "compile": self.experiment.cache.compile}
+        return digest({**asked, "rehearsal": self.experiment.rehearsal})
+
+
+def expand(experiment: Experiment) -> Plan:
+    """Return the plan of an experiment."""
+    all_cells = cells_of(experiment)
+    inapplicable = tuple(_inapplicable(all_cells))
+    refused = {entry.cell.cell_id for entry in inapplicable}
+    cells = tuple(cell for cell in all_cells if cell.cell_id not in refused)
+    loads = tuple(load for keys in experiment.loads for load in loads_of(keys))
+    return Plan(
+        experiment=experiment,
+        cells=cells,
+        inapplicable=inapplicable,
+        boots=tuple(_boots(cells, experiment.boots, experiment.seed)),
+        loads=loads,
+        warnings=tuple(_warnings(experiment, cells, loads)),
+    )
+
+
+def block_order(cells: tuple[Cell, ...], block: int, seed: int) -> list[Cell]:
+    """Return the cells in the order drawn for a block; earlier blocks never change it."""
+    order = sorted(cells, key=lambda cell: cell.cell_id)
+    random.Random(f"{seed}/order/{block}").shuffle(order)  # noqa: S311 - an order, not a secret
+    return order
+
+
+def _boots(cells: tuple[Cell, ...], boots: int, seed: int) -> Iterator[PlannedBoot]:
+    order = 0
+    for block in range(boots):
+        for cell in block_order(cells, block, seed):
+            if cell.launcher == "attach" and block > 0:
+                continue
+            yield PlannedBoot(cell=cell, boot=block, order=order)
+            order += 1
+
+
+def _inapplicable(cells: list[Cell]) -> Iterator[Inapplicable]:
+    for cell in cells:
+        refusals = cell.arguments("127.0.0.1", cell.engine.port).refusals
+        if refusals:
+            yield Inapplicable(cell=cell, reasons=refusals)
+
+
+def _warnings(
+    experiment: Experiment, cells: tuple[Cell, ...], loads: tuple[Load, ...]
+) -> Iterator[str]:
+    if not cells:
+        yield "no cell is left to boot; see what is inapplicable or excluded"
+    if experiment.boots == 1:
+        yield "one boot of each cell: every figure will be labelled single; write boots = 3 or more"
+    for load in loads:
+        if load.requests is not None and load.requests < 100:
+            yield (
+                f"{load.load}: {load.requests} requests are too few for a p99; the tables will show"
+                " the maximum. Write requests = { per_stream = ..., at_least = 100 }"
+            )
+        if load.requests is not None and load.in_flight and load.requests < 2 * load.in_flight:
+            yield (
+                f"{load.load}: {load.requests} requests are less than two for each stream, so most"
+                " of the window is ramp"
+            )
+    for cell in cells:
+        if cell.launcher == "attach":
+            yield f"{cell.label}: a server that is attached is never restarted: one boot, single"
+    for cell in cells:
+        for note in cell.arguments("127.0.0.1", cell.engine.port).notes:
+            yield f"{cell.label}: {note}"
