@@ -1,0 +1,226 @@
+"""The tables on disk: every column with its unit and one sentence, and the way from values to Arrow.
+
+`run` is no column of a file: it is the folder `run=<id>` and appears when a table is read. Sizes are
+bytes, times seconds (`_s`) or nanoseconds (`_ns`). A load's figures and the client's proof are
+columns under the names of `runner.load.figures.Figures` and `runner.load.proof.Proof`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+
+TEXT: Final = pa.string()
+WHOLE: Final = pa.int64()
+NUMBER: Final = pa.float64()
+SWITCH: Final = pa.bool_()
+INSTANT: Final = pa.timestamp("us", tz="UTC")
+TEXTS: Final = pa.list_(pa.string())
+DOUBTS: Final = pa.list_(
+    pa.struct([(name, TEXT) for name in ("name", "severity", "subject", "sentence", "advice")])
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: its Arrow type, its unit (empty for words) and what it means."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+
+
+Row = tuple[str, pa.DataType, str, str]
+
+
+def _columns(*rows: Row) -> tuple[Column, ...]:
+    return tuple(Column(name=n, type=t, unit=u, meaning=m) for n, t, u, m in rows)
+
+
+_CELL: Final[tuple[Row, ...]] = (("cell_id", TEXT, "", "hash of what the cell asks"),)
+_BOOT: Final[tuple[Row, ...]] = (
+    *_CELL,
+    ("boot", WHOLE, "", "number of the server life within its cell, from 0; -1 is a priming boot"),
+    ("attempt", WHOLE, "", "which try at this boot, from 1; later ones follow an interruption"),
+)
+_LOAD: Final[tuple[Row, ...]] = (
+    *_BOOT,
+    ("load", TEXT, "", "workload@level"),
+    ("repeat", WHOLE, "", "which repeat of the load within its boot, from 0"),
+)
+
+CELLS: Final = _columns(
+    *_CELL,
+    ("label", TEXT, "", "what tells the cell from the others of its experiment"),
+    ("name", TEXT, "", "section of the experiment file"),
+    ("engine", TEXT, "", "which engine"),
+    ("launcher", TEXT, "", "docker, process or attach"),
+    ("image", TEXT, "", "image as written"),
+    ("model", TEXT, "", "model as written"),
+    ("settings", TEXT, "", "settings as requested, JSON"),
+    ("flags", TEXTS, "", "flags as resolved"),
+    ("env", TEXT, "", "environment as resolved, without secrets, JSON"),
+    ("secrets", TEXTS, "", "names of the secrets handed over"),
+    ("gpus", WHOLE, "", "GPUs asked"),
+    ("simulated", SWITCH, "", "the simulated engine stands in for the engine"),
+    ("rehearsal", SWITCH, "", "the experiment's [rehearse] table was laid over it"),
+    ("inapplicable", TEXTS, "", "why the engine cannot express it; empty where it can"),
+    ("expected_outcome", TEXT, "", "outcome that is the answer, where one was declared"),
+    ("expected_cause", TEXT, "", "cause that is the answer, where one was declared"),
+)
+
+BOOTS: Final = _columns(
+    *_BOOT,
+    ("block", WHOLE, "", "block of the design: one boot of every cell"),
+    ("order", WHOLE, "", "place in the run, from 0"),
+    ("night", TEXT, "", "night it belongs to; null outside nightly runs"),
+    ("build_id", TEXT, "", "hash of what the cell became: image, model, GPUs, driver"),
+    ("outcome", TEXT, "", "done, failed, interrupted, skipped"),
+    ("expected", SWITCH, "", "the outcome is the one the experiment calls its answer"),
+    ("phase", TEXT, "", "phase that failed; null when done"),
+    ("cause", TEXT, "", "class of failure, by engines.causes; null when done"),
+    ("origin", TEXT, "", "engine, client or host; null when done"),
+    ("message", TEXT, "", "what was said of the failure; null when done"),
+    ("evidence", TEXTS, "", "log lines that tell the cause"),
+    ("exit_code", WHOLE, "", "the server's exit code; null when unknown or still running"),
+    ("oom_killed", SWITCH, "", "the kernel killed the server for memory"),
+    ("started_at", INSTANT, "", "when the boot began"),
+    ("image_s", NUMBER, "s", "finding the image"),
+    ("create_s", NUMBER, "s", "creating and starting the server"),
+    ("ready_s", NUMBER, "s", "from the start until it named our model and gave a token"),
+    ("load_s", NUMBER, "s", "all loads with their warm-ups and flushes"),
+    ("stop_s", NUMBER, "s", "from asking it to stop until it was gone"),
+    ("release_s", NUMBER, "s", "waiting until GPU memory was free again"),
+    ("version", TEXT, "", "release the server states"),
+    ("kv_tokens", WHOLE, "tokens", "capacity of the KV cache"),
+    ("kv_bytes", WHOLE, "bytes", "memory of the KV cache of one worker"),
+    ("weights_bytes", WHOLE, "bytes", "memory of the weights of one worker"),
+    ("chunk_tokens", WHOLE, "tokens", "largest prefill chunk"),
+    ("max_running", WHOLE, "requests", "most requests that run at once"),
+    ("context_tokens", WHOLE, "tokens", "longest input plus output"),
+    ("prefix_cache", SWITCH, "", "KV of equal prefixes is reused"),
+    ("mixed_chunk", SWITCH, "", "prefill and decode share a step"),
+    ("compile_cache", TEXT, "", "cold, warm, or none where no folder is kept between boots"),
+    ("image_digest", TEXT, "", "what the image reference was"),
+    ("model_build", TEXT, "", "commit of the model, or hash of a local folder"),
+    ("gpu_names", TEXTS, "", "GPU names"),
+    ("gpu_uuids", TEXTS, "", "GPU UUIDs"),
+    ("driver", TEXT, "", "GPU driver version"),
+    ("host", TEXT, "", "CPU model, cores and kernel of the machine"),
+    ("server_cpus", TEXT, "", "cores the server was given; null for all"),
+    ("client_cpus", TEXT, "", "cores the client was given; null for all"),
+    ("way", TEXT, "", "how the load reached the server"),
+    ("simulated", SWITCH, "", "the simulated engine served"),
+    ("rehearsal", SWITCH, "", "a rehearsal, no measurement of the question"),
+    ("doubts", DOUBTS, "", "reasons not to believe the boot's figures yet"),
+)
+
+FACTS: Final = _columns(
+    *_BOOT,
+    ("name", TEXT, "", "name in the catalogue of facts"),
+    ("value", TEXT, "", "what the server said, as text"),
+    ("number", NUMBER, "", "the value where it is a number or a switch; null for words"),
+    ("unit", TEXT, "", "unit of the number"),
+    ("rank", TEXT, "", "which part of the server said it"),
+    ("source", TEXT, "", "log, metrics, server_info, models, version or load"),
+    ("line", WHOLE, "", "line of the log, from 1"),
+    ("at_s", NUMBER, "s", "when the line came, from the server's start"),
+    ("text", TEXT, "", "the line or field it was read from"),
+)
+
+LOADS: Final = _columns(
+    *_LOAD,
+    ("workload", TEXT, "", "kind of work"),
+    ("level_kind", TEXT, "", "concurrency or rate_per_s"),
+    ("level", NUMBER, "", "requests in flight, or arrivals per second"),
+    ("order", WHOLE, "", "place among the loads of its boot, from 0"),
+    ("started_at", INSTANT, "", "when its window opened"),
+    ("since_ready_s", NUMBER, "s", "age of the server when the window opened"),
+    ("flushed", SWITCH, "", "the prefix cache was emptied before it; null when nobody can tell"),
+    ("prefix_query_tokens", NUMBER, "tokens", "prompt tokens looked up in the prefix cache"),
+    ("prefix_hit_tokens", NUMBER, "tokens", "prompt tokens found in the prefix cache"),
+    ("expected_hit_tokens", NUMBER, "tokens", "prompt tokens shared by construction"),
+    ("preemptions", NUMBER, "requests", "requests put back for want of KV memory"),
+    ("verdict", TEXT, "", "ok, doubtful or void"),
+    ("doubts", DOUBTS, "", "reasons not to believe the figures yet"),
+)
+
+REQUESTS: Final = _columns(
+    *_LOAD,
+    ("request", WHOLE, "", "number within the load, from 0, in the order asked"),
+    ("group", TEXT, "", "what belongs together: a prefix, a session"),
+    ("role", TEXT, "", "victim, injected, background, or empty"),
+    ("warmup", SWITCH, "", "sent before the window"),
+    ("intended_ns", WHOLE, "ns", "when it was due, from the window's opening; null in closed loop"),
+    ("sent_ns", WHOLE, "ns", "just before it was written, from the window's opening"),
+    ("first_ns", WHOLE, "ns", "first chunk that carries a token, from the window's opening"),
+    ("last_ns", WHOLE, "ns", "last chunk that carries a token, from the window's opening"),
+    ("ended_ns", WHOLE, "ns", "end of the answer, from the window's opening"),
+    ("chunk_ns", pa.list_(WHOLE), "ns", "each chunk with tokens, from the window's opening"),
+    ("chunk_tokens", pa.list_(pa.int32()), "tokens", "tokens of each of those chunks"),
+    ("stamp", TEXT, "", "whose clock the chunks bear: kernel or user"),
+    ("input_tokens", WHOLE, "tokens", "prompt length by the server's count"),
+    ("output_tokens", WHOLE, "tokens", "output length by the server's count"),
+    ("cached_tokens", WHOLE, "tokens", "prompt tokens from the prefix cache by the server's count"),
+    ("outcome", TEXT, "", "ok, or the class of failure"),
+    ("detail", TEXT, "", "status, error text or lengths of a failure"),
+)
+
+GPU: Final = _columns(
+    *_BOOT,
+    ("at", INSTANT, "", "when"),
+    ("uuid", TEXT, "", "which GPU"),
+    ("memory_used_bytes", WHOLE, "bytes", "memory in use"),
+    ("utilisation_ratio", NUMBER, "", "share of time with a kernel running"),
+    ("sm_clock_hz", NUMBER, "Hz", "clock of the multiprocessors"),
+    ("power_w", NUMBER, "W", "power drawn"),
+    ("temperature_c", NUMBER, "°C", "temperature"),
+    ("throttle", TEXTS, "", "reasons for a lowered clock"),
+)
+
+EVENTS: Final = _columns(
+    ("at", INSTANT, "", "when"),
+    *_BOOT,
+    ("event", TEXT, "", "what happened"),
+    ("detail", TEXT, "", "the particulars"),
+)
+
+TABLES: Final[dict[str, tuple[Column, ...]]] = {
+    "cells": CELLS,
+    "boots": BOOTS,
+    "facts": FACTS,
+    "loads": LOADS,
+    "requests": REQUESTS,
+    "gpu": GPU,
+    "events": EVENTS,
+}
+
+
+def schema(table: str) -> pa.Schema:
+    """Return a table's Arrow schema; units and meanings are in its fields' metadata."""
+    fields = [
+        pa.field(c.name, c.type, metadata={"unit": c.unit, "meaning": c.meaning})
+        for c in TABLES[table]
+    ]
+    return pa.schema(fields, metadata={"schema": str(SCHEMA_VERSION), "table": table})
+
+
+def to_arrow(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return rows as an Arrow table; a key that is missing is null.
+
+    Raises:
+        KeyError: a row has a key that is no column.
+    """
+    columns = [column.name for column in TABLES[table]]
+    listed = list(rows)
+    for row in listed:
+        if unknown := row.keys() - set(columns):
+            raise KeyError(f"{table} has no column {', '.join(sorted(unknown))}")
+    filled = [{name: row.get(name) for name in columns} for row in listed]
+    return pa.Table.from_pylist(filled, schema=schema(table))
