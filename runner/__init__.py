@@ -9,7 +9,7 @@ _DOORS = {
     "read": "runner.read",
     "expand": "runner.plan",
     "execute": "runner.run",
-    "results": "runner.store",
+    "results": "runner.results",
     "report": "runner.report",
 }
 

@@ -1,7 +1,7 @@
-"""The tables on disk: every column with its unit and one sentence, and the way from values to Arrow.
+"""The tables on disk: every column with its unit and a sentence, and rows as Arrow tables.
 
-`run` is no column of a file: it is the folder `run=<id>` and appears when a table is read. Sizes are
-bytes, times seconds (`_s`) or nanoseconds (`_ns`). A load's figures and the client's proof are
+`run` is no column of a file: it is the folder `run=<id>` and appears when a table is read. Sizes
+are bytes, times seconds (`_s`) or nanoseconds (`_ns`). The figures and the proof of a load are
 columns under the names of `runner.load.figures.Figures` and `runner.load.proof.Proof`.
 """
 

@@ -1,0 +1,156 @@
+"""The command line: the only file that prints, and the only one that turns errors into exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from runner.errors import INTERRUPTED, RunnerError
+
+RESULTS = click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Folder of the results.",
+)
+EXPERIMENT = click.argument("file", type=click.Path(path_type=Path))
+REHEARSE = click.option(
+    "--rehearse", is_flag=True, help="Lay the file's [rehearse] table over the rest."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="runner")
+def main() -> None:
+    """Answer one serving question honestly: a matrix of engines, restarted N times, measured.
+
+    \b
+    runner plan experiments/quickstart.toml     what would be done; starts nothing
+    runner exec experiments/quickstart.toml     do what is missing, then print the tables
+    runner report results/quickstart            print the tables again
+    """
+
+
+def answering(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Turn a command's errors into one message on stderr and its exit code."""
+
+    @wraps(command)
+    def answered(*args: Any, **options: Any) -> None:
+        try:
+            sys.exit(command(*args, **options) or 0)
+        except RunnerError as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Interrupted: what was measured is stored; exec again goes on.", err=True)
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(1)
+
+    return answered
+
+
+@main.command()
+@EXPERIMENT
+@REHEARSE
+@answering
+def plan(file: Path, rehearse: bool) -> None:
+    """Print every cell and boot of FILE, with the command of each; nothing is started.
+
+    \b
+    runner plan experiments/fp8.toml
+    """
+    from runner.plan import expand
+    from runner.plan_text import planned
+    from runner.read import read
+
+    click.echo(planned(expand(read(file, rehearse=rehearse))), nl=False)
+
+
+@main.command(name="exec")
+@EXPERIMENT
+@RESULTS
+@REHEARSE
+@click.option("--fresh", is_flag=True, help="Open a new run even if one can be continued.")
+@click.option("--retry-failed", is_flag=True, help="Repeat the boots that failed.")
+@answering
+def execute(file: Path, results: Path, rehearse: bool, fresh: bool, retry_failed: bool) -> int:
+    """Do what is missing of FILE, store it, and print the tables.
+
+    \b
+    runner exec experiments/quickstart.toml
+    """
+    from runner.plan import expand
+    from runner.progress import watching
+    from runner.read import read
+    from runner.report import report
+    from runner.results import results as read_results
+    from runner.run import World, execute
+
+    _stop_on_signals()
+    plan = expand(read(file, rehearse=rehearse))
+    with watching(sys.stderr, live=sys.stderr.isatty()) as watch:
+        summary = execute(
+            plan, World(), results, watch=watch, fresh=fresh, retry_failed=retry_failed
+        )
+    click.echo(report(read_results(summary.folder, runs=[summary.run_id])))
+    click.echo(summary.text)
+    return summary.exit_code
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path), default=Path("results"))
+@click.option("--table", "names", multiple=True, help="Only this table; may be repeated.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "csv", "json"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--run", "runs", multiple=True, help="Only this run; the latest by default.")
+@click.option("--all-runs", is_flag=True, help="Every run, side by side.")
+@answering
+def report(
+    path: Path, names: tuple[str, ...], form: Any, runs: tuple[str, ...], all_runs: bool
+) -> None:
+    """Print the tables of PATH: a results folder, or one experiment's folder in it.
+
+    \b
+    runner report results/quickstart --table ttft --format markdown
+    """
+    from runner.report import report
+    from runner.results import latest_runs
+    from runner.results import results as read_results
+
+    chosen = None if all_runs else (runs or latest_runs(path))
+    click.echo(report(read_results(path, runs=chosen), names=names, form=form), nl=False)
+
+
+def _stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: stored, and nothing left running."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+def _register() -> None:
+    """Add the commands that live beside what they do."""
+    from runner.scrape import command as scrape
+
+    main.add_command(scrape)
+
+
+_register()

@@ -1,0 +1,107 @@
+"""Reasons not to believe a figure yet: one catalogue, each with what to do about it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Severity = Literal["note", "suspect", "void"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """One reason for doubt.
+
+    Attributes:
+        name: stable name, a key of `ADVICE`.
+        severity: `note` informs, `suspect` weakens a figure, `void` takes it out of the tables.
+        subject: what it is about: a cell, a boot, a load, a fact.
+        sentence: what was seen.
+        advice: what to do.
+    """
+
+    name: str
+    severity: Severity
+    subject: str
+    sentence: str
+    advice: str
+
+    def row(self) -> dict[str, str]:
+        """Return it as a stored row."""
+        return dataclasses.asdict(self)
+
+
+ADVICE: Final[dict[str, tuple[Severity, str]]] = {
+    "single_boot": ("suspect", "Write boots = 3 or more: a restart is the unit of replication."),
+    "simulated": ("note", "It shows mechanisms, not a GPU: run it on real images."),
+    "rehearsal": ("note", "It shows that the experiment works: run it without --rehearse."),
+    "few_requests": ("note", "Ask for at_least = 100 requests to have a p99."),
+    "client_void": ("void", "Give the client a core of its own, or more workers."),
+    "client_doubtful": ("suspect", "Give the client a core of its own, or more workers."),
+    "published_port": ("suspect", "Run the runner where it reaches the container's own address."),
+    "prefix_inflated": ("void", "Flush the cache before the load, or use unique prompts."),
+    "not_flushed": ("suspect", "See why the flush failed; prompts differ, so hits should be 0."),
+    "requests_failed": ("void", "See the outcomes in `requests`, and the server's log."),
+    "outputs_ended_early": ("suspect", "Ask for exact lengths (ignore_eos), or compare lengths."),
+    "sources_disagree": ("suspect", "Compare the lines in `facts`; check the version's format."),
+    "fact_missing": ("suspect", "The log format may be new: look at the stored log."),
+    "unknown_version": ("note", "Formats and flags of this release were not read: check facts."),
+    "first_boot_cold": ("note", "Compare cold starts with cold starts only."),
+    "block_incomplete": ("note", "Run exec again: it fills the block."),
+    "setting_not_observed": ("note", "Nothing the server says shows this setting."),
+    "gpu_shared": ("suspect", "Stop the other process, or write gpu_exclusive = true."),
+    "gpu_throttled": ("suspect", "Check cooling and power limits; lock the clocks."),
+}
+"""Name -> how serious it is, and what to do."""
+
+
+def doubt(name: str, subject: str, sentence: str) -> Doubt:
+    """Return a doubt of the catalogue about a subject."""
+    severity, advice = ADVICE[name]
+    return Doubt(name=name, severity=severity, subject=subject, sentence=sentence, advice=advice)
+
+
+def verdict(doubts: Iterable[Doubt]) -> str:
+    """Return `void`, `doubtful` or `ok` for a load with these doubts."""
+    severities = {entry.severity for entry in doubts}
+    if "void" in severities:
+        return "void"
+    return "doubtful" if "suspect" in severities else "ok"
+
+
+def of_load(load: Mapping[str, Any]) -> list[Doubt]:
+    """Return the doubts that a load's own row shows.
+
+    Args:
+        load: a row of `loads` without verdict and doubts.
+    """
+    return [entry for rule in (_inflated, _unflushed, _published) for entry in rule(load)]
+
+
+def _inflated(load: Mapping[str, Any]) -> Iterable[Doubt]:
+    """A load whose hits exceed its construction by over 1 % of prompt tokens is inflated."""
+    hits, asked = load.get("cached_tokens"), load.get("input_tokens")
+    expected = load.get("expected_hit_tokens") or 0
+    if hits is None or not asked:
+        return
+    surplus_ratio = (hits - expected) / asked
+    if surplus_ratio > 0.01:
+        yield doubt(
+            "prefix_inflated",
+            load["load"],
+            f"{surplus_ratio:.1%} of its prompt tokens came from the prefix cache beyond what its"
+            " prompts share by construction",
+        )
+
+
+def _unflushed(load: Mapping[str, Any]) -> Iterable[Doubt]:
+    if load.get("flushed") is False:
+        yield doubt("not_flushed", load["load"], "the prefix cache was not emptied before it")
+
+
+def _published(load: Mapping[str, Any]) -> Iterable[Doubt]:
+    if load.get("way") == "published":
+        sentence = "it went through a published port, whose proxy adds milliseconds to TTFT and ITL"
+        yield doubt("published_port", load["load"], sentence)

@@ -1,0 +1,139 @@
+"""What each cell became before anything is started: image digest, model build, GPUs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.cells import Cell
+from runner.errors import HostError
+from runner.gpu import Gpus
+from runner.identity import build_id
+from runner.launchers import Launcher
+from runner.workloads import Vocabulary
+
+_SPECIAL_TOKENS = 256
+"""Ids below this are bytes or special tokens in common tokenizers, so prompts leave them out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """What a cell became.
+
+    Attributes:
+        build_id: hash of the rest.
+        image_digest: digest or id of its image; empty without one.
+        model_build: commit of a hub model, hash of a local folder; empty where unknown.
+        config: the model's config.json, empty where it is not on this machine.
+        vocabulary: token ids its prompts may use.
+        gpus: the GPUs of this machine that it may use.
+    """
+
+    build_id: str
+    image_digest: str
+    model_build: str
+    config: Mapping[str, Any]
+    vocabulary: Vocabulary
+    gpus: Gpus
+
+
+def builds_of(
+    cells: Iterable[Cell], launchers: Mapping[str, Launcher], models: Path, gpus: Gpus
+) -> dict[str, Build]:
+    """Return what each cell became, by `cell_id`; each image and model is looked up once.
+
+    Raises:
+        HostError: an image or a local model is missing, or Docker does not answer.
+    """
+    digests: dict[str, str] = {}
+    folders: dict[str, Path | None] = {}
+    hashes: dict[str, str] = {}
+    builds = {}
+    for cell in cells:
+        image = cell.keys.image if cell.launcher == "docker" else None
+        if image and image not in digests:
+            digests[image] = launchers["docker"].resolve(image).digest
+        if cell.model not in folders:
+            folders[cell.model] = model_folder(cell, models)
+            hashes[cell.model] = model_build(folders[cell.model])
+        builds[cell.cell_id] = _build(
+            digests.get(image or "", ""), hashes[cell.model], folders[cell.model], gpus, cell
+        )
+    return builds
+
+
+def model_folder(cell: Cell, models: Path) -> Path | None:
+    """Return where the model's files are on this machine, None where they are not.
+
+    Raises:
+        HostError: a local path holds no model.
+    """
+    if cell.is_local_model:
+        folder = Path(cell.model).expanduser()
+        if not (folder / "config.json").is_file() and not cell.simulated:
+            raise HostError(f"{folder}: no config.json, so it is no model; check the path")
+        return folder if folder.is_dir() else None
+    revision = (cell.keys.model or "").partition("@")[2] or "main"
+    repository = models / "hub" / f"models--{cell.model.replace('/', '--')}"
+    reference = repository / "refs" / revision
+    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
+    snapshot = repository / "snapshots" / commit
+    return snapshot if snapshot.is_dir() else None
+
+
+def model_build(folder: Path | None) -> str:
+    """Return the commit of a cached hub model, or a hash of a local folder's content.
+
+    Large files count by size and time of change: hashing 100 GB at each `exec` would cost minutes.
+    """
+    if folder is None:
+        return ""
+    if folder.parent.name == "snapshots":
+        return folder.name
+    sha = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        stat = path.stat()
+        sha.update(f"{path.relative_to(folder)} {stat.st_size}".encode())
+        if stat.st_size < 64 << 20:
+            sha.update(path.read_bytes())
+        else:
+            sha.update(str(stat.st_mtime_ns).encode())
+    return sha.hexdigest()[:40]
+
+
+def vocabulary_of(config: Mapping[str, Any]) -> Vocabulary:
+    """Return the token ids prompts may use: ordinary ones of the model's own vocabulary.
+
+    Special tokens stand at either end of a vocabulary, so a tenth is left out at the top. Without
+    a config, ids that every large vocabulary has.
+    """
+    size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
+    if not isinstance(size, int) or size < 2 * _SPECIAL_TOKENS:
+        return Vocabulary()
+    return Vocabulary(low=_SPECIAL_TOKENS, high=size - size // 10)
+
+
+def _build(image: str, model: str, folder: Path | None, gpus: Gpus, cell: Cell) -> Build:
+    used = gpus if cell.gpus else Gpus()
+    config = _config(folder)
+    return Build(
+        build_id=build_id(image, model, used.names, used.driver),
+        image_digest=image,
+        model_build=model,
+        config=config,
+        vocabulary=vocabulary_of(config),
+        gpus=used,
+    )
+
+
+def _config(folder: Path | None) -> Mapping[str, Any]:
+    try:
+        text = (folder / "config.json").read_text(encoding="utf-8") if folder else "{}"
+        config: Mapping[str, Any] = json.loads(text)
+    except (OSError, ValueError):
+        return {}
+    return config

@@ -1,0 +1,147 @@
+"""A report: the tables of some results as text, Markdown, CSV or JSON. Pure but for reading them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from tabulate import tabulate
+
+from runner import tables
+from runner.complaints import suggestion
+from runner.errors import ExperimentError
+from runner.results import Results
+from runner.tables import Shown, Table
+
+Format = Literal["text", "markdown", "csv", "json"]
+
+
+def report(
+    results: Results,
+    *,
+    names: Sequence[str] = (),
+    form: Format = "text",
+    folder: Path | None = None,
+) -> str:
+    """Return the tables of some results.
+
+    Args:
+        results: what is reported.
+        names: which tables; all that have something to show by default.
+        form: how they are written.
+        folder: for CSV and JSON, write a file for each table there too.
+
+    Raises:
+        ExperimentError: a table of that name does not exist.
+    """
+    parts = [render(table, shown, form) for table, shown in built(results, names)]
+    if not parts:
+        return "Nothing to show: no boot is stored yet.\n"
+    head = labels(results) if form in {"text", "markdown"} else []
+    return "\n".join([*(f"{line}\n" for line in head), *parts])
+
+
+def built(results: Results, names: Sequence[str] = ()) -> Iterator[tuple[Table, Shown]]:
+    """Yield each table that has something to show."""
+    for name in names or tables.names():
+        try:
+            table = tables.get(name)
+        except KeyError as error:
+            hint = suggestion(name, tables.names())
+            raise ExperimentError(f"there is no table {name!r}. {hint}") from error
+        shown = table.build(results)
+        if shown is not None:
+            yield table, shown
+
+
+def labels(results: Results) -> list[str]:
+    """Return what must be said of all results before any figure."""
+    cells, said = results.cells, []
+    if bool(cells.simulated.fillna(False).any()):
+        said.append("SIMULATED: these figures come from the simulated engine, not from a GPU.")
+    if bool(cells.rehearsal.fillna(False).any()):
+        said.append("REHEARSAL: these figures show that the experiment works; they answer nothing.")
+    if results.unreadable:
+        listed = ", ".join(str(path) for path in results.unreadable)
+        said.append(f"Left out, for they cannot be read: {listed}")
+    return said
+
+
+def render(table: Table, shown: Shown, form: Format) -> str:
+    """Return one table as text."""
+    if form == "csv":
+        buffer = io.StringIO()
+        shown.frame.map(_plain).to_csv(buffer, index=False)
+        return buffer.getvalue()
+    if form == "json":
+        rows = json.loads(shown.frame.map(_plain).to_json(orient="records"))
+        entry = {
+            "table": table.name,
+            "above": [*shown.above],
+            "rows": rows,
+            "notes": [*shown.notes],
+        }
+        return json.dumps(entry, ensure_ascii=False) + "\n"
+    return _markdown(table, shown) if form == "markdown" else _text(table, shown)
+
+
+def number(value: float) -> str:
+    """Return a number with three significant digits at least, and no digit that means nothing."""
+    size = abs(value)
+    if value == int(value) and size < 1e15:
+        return f"{int(value):,}".replace(",", " ") if size >= 10_000 else str(int(value))
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
+    return f"{value:.{digits}f}"
+
+
+def _text(table: Table, shown: Shown) -> str:
+    lines = [table.title, *shown.above, _grid(shown.frame, "simple"), *shown.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(table: Table, shown: Shown) -> str:
+    above = [f"{line}\n" for line in shown.above]
+    notes = [f"\n{line}" for line in shown.notes]
+    lines = [f"## {table.title}\n", *above, _grid(shown.frame, "github"), *notes]
+    return "\n".join(lines) + "\n"
+
+
+def _grid(frame: pd.DataFrame, style: str) -> str:
+    cells = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+    aligned = ["right" if _is_numeric(frame[name]) else "left" for name in frame.columns]
+    return tabulate(
+        cells, headers=list(frame.columns), tablefmt=style, colalign=aligned, disable_numparse=True
+    )
+
+
+def _is_numeric(column: pd.Series[Any]) -> bool:
+    known = [value for value in column if not _missing(value)]
+    return bool(known) and all(
+        isinstance(value, (int, float, tuple)) and not isinstance(value, bool) for value in known
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " / ".join(_cell(inner) for inner in value)
+    if _missing(value):
+        return "-"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return number(float(value)) if isinstance(value, (int, float)) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    return ";".join("" if _missing(v) else str(v) for v in value) if _is_tuple(value) else value
+
+
+def _is_tuple(value: Any) -> bool:
+    return isinstance(value, tuple)
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (not isinstance(value, tuple) and bool(pd.isna(value)))

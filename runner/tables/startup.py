@@ -1,0 +1,58 @@
+"""Start-up and KV capacity of every boot: what each server decided and how long it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from runner.results import Results
+from runner.tables import Shown, Table
+from runner.tables.over_boots import labelled
+
+_GIB = 1 << 30
+
+
+def build(results: Results) -> Shown | None:
+    """Show each boot that became ready: KV tokens, memory, and seconds until the first token."""
+    ready = results.boots[results.boots.ready_s.notna()]
+    if ready.empty:
+        return None
+    boots = labelled(ready, results).sort_values(["place", "boot", "attempt"], kind="stable")
+    frame = pd.DataFrame([_row(boot) for boot in boots.to_dict("records")])
+    return Shown(frame=frame, notes=_notes(boots))
+
+
+def _row(boot: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "cell": boot["label"],
+        "boot": "priming" if boot["boot"] < 0 else str(boot["boot"]),
+        "KV tokens": boot["kv_tokens"],
+        "KV GiB": _scaled(boot["kv_bytes"], _GIB),
+        "weights GiB": _scaled(boot["weights_bytes"], _GIB),
+        "chunk tokens": boot["chunk_tokens"],
+        "max running": boot["max_running"],
+        "ready s": boot["ready_s"],
+        "compile cache": boot["compile_cache"],
+        "version": boot["version"],
+        "doubts": ", ".join(_doubts(boot)),
+    }
+
+
+def _scaled(value: float | None, unit: int) -> float | None:
+    return None if value is None or pd.isna(value) else value / unit
+
+
+def _doubts(boot: dict[str, Any]) -> dict[str, str]:
+    entries = boot["doubts"] if boot["doubts"] is not None else ()
+    return {e["name"]: f"{e['subject']}: {e['sentence']}. {e['advice']}" for e in entries}
+
+
+def _notes(boots: pd.DataFrame) -> list[str]:
+    found: dict[str, str] = {}
+    for boot in boots.to_dict("records"):
+        found |= _doubts(boot)
+    return [f"{name}: {sentence}" for name, sentence in found.items()]
+
+
+TABLE = Table(name="startup", title="Start-up and KV capacity, every boot", order=10, build=build)
