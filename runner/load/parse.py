@@ -1,0 +1,144 @@
+"""Beside each worker: reads its spool, turns answers into timelines, and weighs every stamp.
+
+A process of its own, at the lowest priority, so that parsing never delays the measured thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from runner.load import Timeline, shard
+from runner.load.answer import Answer
+from runner.load.feed import asked_from
+from runner.load.lags import Lags
+from runner.load.spool import Reader, Record
+
+_REST_S: Final = 0.02
+
+
+class Parser:
+    """Turns records into timelines and counts what the proof needs.
+
+    Attributes:
+        lag: own stamp minus kernel stamp, of every read that has one.
+        doubt: for each chunk whose arrival is not known exactly, the span it must have come in.
+    """
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._cpu_from_ns = time.process_time_ns()
+        self._answers: dict[int, Answer] = {}
+        self._user_stamped: set[int] = set()
+        self.lag = Lags()
+        self.doubt = Lags()
+        self.counts = dict.fromkeys(
+            (
+                "reads",
+                "bytes",
+                "token_reads",
+                "several",
+                "unstamped",
+                "exact_chunks",
+                "input_mismatches",
+            ),
+            0,
+        )
+
+    def take(self, record: Record) -> None:
+        """Read one record; write the timeline when the request has ended."""
+        answer = self._answers.setdefault(record.number, Answer())
+        self._read(answer, record)
+        if not record.ended:
+            return
+        del self._answers[record.number]
+        timeline = self._timeline(answer, record)
+        shard.write(self._out, timeline, answer.chunk_ns, answer.chunk_tokens)
+
+    def _read(self, answer: Answer, record: Record) -> None:
+        counts, at, doubts, lags = self.counts, 0, [], []
+        counts["reads"] += len(record.sizes)
+        counts["bytes"] += len(record.data)
+        for own_ns, since_ns, kernel_ns, size in zip(
+            record.own_ns, record.since_ns, record.kernel_ns, record.sizes, strict=True
+        ):
+            arrived_ns = kernel_ns or own_ns
+            chunks, last = answer.feed(record.data[at : at + size], arrived_ns)
+            at += size
+            if kernel_ns:
+                lags.append(own_ns - kernel_ns)
+            else:
+                counts["unstamped"] += 1
+            if chunks:
+                exact = 1 if last and kernel_ns else 0
+                counts["token_reads"] += 1
+                counts["several"] += chunks > 1
+                counts["exact_chunks"] += exact
+                doubts += [arrived_ns - since_ns] * (chunks - exact)
+                if not kernel_ns:
+                    self._user_stamped.add(record.number)
+        self.lag.add(lags)
+        self.doubt.add(doubts)
+
+    def _timeline(self, answer: Answer, record: Record) -> Timeline:
+        asked = asked_from(record.asked)
+        outcome, detail = answer.verdict(record.ended, asked.output_tokens)
+        user = record.number in self._user_stamped
+        self._user_stamped.discard(record.number)
+        if outcome == "ok" and asked.input_tokens not in (None, answer.input_tokens):
+            self.counts["input_mismatches"] += 1
+        return Timeline(
+            request=record.number,
+            group=asked.group,
+            role=asked.role,
+            warmup=record.warmup,
+            intended_ns=None if record.due_ns < 0 else record.due_ns,
+            sent_ns=record.sent_ns,
+            ended_ns=record.ended_ns,
+            stamp="user" if user or not answer.chunk_ns else "kernel",
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cached_tokens=answer.cached_tokens,
+            outcome=outcome,
+            detail=detail,
+        )
+
+    def report(self) -> dict[str, object]:
+        """Return what the proof needs, as JSON takes it."""
+        return {
+            **self.counts,
+            "lag": self.lag.plain(),
+            "doubt": self.doubt.plain(),
+            "cpu_ns": time.process_time_ns() - self._cpu_from_ns,
+        }
+
+
+def follow(spool: Path, out: Path, report: Path) -> None:
+    """Parse a spool until its writer has ended."""
+    reader = Reader(spool)
+    with out.open("wb") as file:
+        parser = Parser(file)
+        ended = False
+        while not ended:
+            ended = reader.ended()
+            for record in reader.records():
+                parser.take(record)
+            if not ended:
+                time.sleep(_REST_S)
+    report.write_text(json.dumps(parser.report()))
+
+
+def main() -> None:
+    """Follow the spool named on the command line."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    follow(*map(Path, sys.argv[1:4]))
+
+
+if __name__ == "__main__":
+    main()
