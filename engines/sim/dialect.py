@@ -1,0 +1,72 @@
+"""What a dialect must know: one object per engine, found in `DIALECTS`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engines.sim.options import Simulate
+from engines.sim.profile import Profile
+from engines.sim.setup import Setup
+from engines.sim.shapes import Shape
+from engines.sim.step import Step
+from engines.sim.twin import Twin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A stretch of the start-up.
+
+    Attributes:
+        name: what is done: `start`, `weights`, `compile`, `profile`, `graphs`, `serve`.
+        share: part of the start-up time it takes; all phases together 1.
+        lines: what the log says at its end.
+    """
+
+    name: str
+    share: float
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer to a plain request."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+
+
+class Dialect(Protocol):
+    """One engine's outside."""
+
+    name: str
+    binds_first: bool
+    """The port is bound before anything is loaded."""
+
+    def setup(
+        self, argv: Sequence[str], simulate: Simulate, profile: Profile
+    ) -> tuple[Setup, Shape]:
+        """Read the command line; ends the process with code 2 where the engine would."""
+
+    def phases(self, twin: Twin) -> Iterator[Phase]:
+        """Yield the start-up."""
+
+    def warm(self, twin: Twin) -> tuple[str, ...]:
+        """Return what the log says when the server is ready after it listens."""
+
+    def page(self, twin: Twin, method: str, path: str, query: Mapping[str, str]) -> Reply | None:
+        """Answer a request that is no completion; None where there is no such page."""
+
+    def step_lines(self, twin: Twin, step: Step) -> tuple[str, ...]:
+        """Return what the log says of a step."""
+
+    def access_line(self, client: str, request: str, status: int) -> str:
+        """Return the log line of one HTTP request."""
+
+    def stop_lines(self, twin: Twin) -> tuple[str, ...]:
+        """Return what the log says between SIGTERM and the end."""
+
+    def error_body(self, message: str, status: int) -> bytes:
+        """Return the JSON of an error."""

@@ -1,0 +1,1 @@
+"""SGLang's outside: flags, log, pages."""

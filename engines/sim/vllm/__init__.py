@@ -1,0 +1,1 @@
+"""vLLM's outside: flags, log, pages."""
