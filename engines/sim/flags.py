@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
@@ -40,6 +41,7 @@ def read(engine: str, argv: Sequence[str], *, refusal: str) -> dict[str, Any]:
     return vars(given)
 
 
+@functools.cache
 def names(engine: str) -> frozenset[str]:
     """Return every name of every flag, without dashes; what stands before a dot, too."""
     table = _table(engine)
@@ -49,6 +51,7 @@ def names(engine: str) -> frozenset[str]:
     )
 
 
+@functools.cache
 def _table(engine: str) -> dict[str, Any]:
     file = resources.files(__package__).joinpath(engine, "flags.toml")
     return tomllib.loads(file.read_text())

@@ -23,20 +23,21 @@ class BlockCache:
     def __init__(self, blocks: int, block_tokens: int, *, reuse: bool = True) -> None:
         self.block_tokens = block_tokens
         self.reuse = reuse
-        self._holders = [0] * blocks
-        self._keys: list[int | None] = [None] * blocks
+        self._blocks = blocks
+        self._holders: list[int] = []  # of the blocks used so far; the others come first
+        self._keys: list[int | None] = []
         self._found: dict[int, int] = {}
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(blocks))
+        self._freed: OrderedDict[int, None] = OrderedDict()
 
     @property
     def capacity_tokens(self) -> int:
         """Tokens it can hold."""
-        return len(self._holders) * self.block_tokens
+        return self._blocks * self.block_tokens
 
     @property
     def available_tokens(self) -> int:
         """Tokens of blocks that nobody holds."""
-        return len(self._free) * self.block_tokens
+        return self._free * self.block_tokens
 
     @property
     def used_tokens(self) -> int:
@@ -63,11 +64,11 @@ class BlockCache:
         """
         idle = sum(1 for block in hits if not self._holders[block])
         need = self._blocks_of(request.total) - len(hits)
-        if need > len(self._free) - idle:
+        if need > self._free - idle:
             return False
         for block in hits:
             if not self._holders[block]:
-                del self._free[block]
+                del self._freed[block]
             self._holders[block] += 1
         request.blocks = list(hits)
         request.shared = len(hits)
@@ -76,7 +77,7 @@ class BlockCache:
     def grow(self, request: Request, tokens: int) -> bool:
         """Give a request room for `tokens` in all; False, and nothing changes, when it lacks."""
         need = self._blocks_of(tokens) - len(request.blocks)
-        if need > len(self._free):
+        if need > self._free:
             return False
         for _ in range(need):
             request.blocks.append(self._take())
@@ -99,7 +100,7 @@ class BlockCache:
         for block in reversed(request.blocks):
             self._holders[block] -= 1
             if not self._holders[block]:
-                self._free[block] = None
+                self._freed[block] = None
         request.blocks = []
         request.shared = 0
 
@@ -111,22 +112,31 @@ class BlockCache:
             need = sum(
                 [self._blocks_of(r.computed + middle) - len(r.blocks) for r in requests],
             )
-            low, high = (middle, high) if need <= len(self._free) else (low, middle - 1)
+            low, high = (middle, high) if need <= self._free else (low, middle - 1)
         return low
 
     def reset(self) -> bool:
         """Forget everything; False, and nothing changes, while someone holds a block."""
-        if len(self._free) < len(self._holders):
+        if self._free < self._blocks:
             return False
         self._found.clear()
-        self._keys = [None] * len(self._holders)
+        self._keys = [None] * len(self._keys)
         return True
+
+    @property
+    def _free(self) -> int:
+        """Blocks that nobody holds."""
+        return len(self._freed) + self._blocks - len(self._holders)
 
     def _blocks_of(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
 
     def _take(self) -> int:
-        block, _ = self._free.popitem(last=False)
+        if len(self._holders) < self._blocks:
+            self._holders.append(1)
+            self._keys.append(None)
+            return len(self._holders) - 1
+        block, _ = self._freed.popitem(last=False)
         key = self._keys[block]
         if key is not None and self._found.get(key) == block:
             del self._found[key]
