@@ -133,6 +133,23 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """One chat, before it is spelled in an engine's words.
+
+    Attributes:
+        messages: what was said, each with `role` and `content`.
+        schema: JSON schema that the answer is constrained to; None leaves it free.
+        thinking: False turns it off in models that think, None leaves it as the model has it.
+        exact: the answer has exactly the output tokens asked; else they are the most it may have.
+    """
+
+    messages: tuple[Mapping[str, str], ...]
+    schema: Mapping[str, object] | None = None
+    thinking: bool | None = None
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """Everything the runner needs to know of one kind of server.
 
@@ -147,6 +164,11 @@ class Engine:
         completion: the JSON body of one streaming completion over token ids, with exact lengths:
             (model name, token ids, output tokens, sampling) -> body.
         completions_path: where it is posted.
+        chat: the JSON body of one streaming chat: (model name, chat, output tokens, sampling) ->
+            body; None where it has no chats.
+        chat_path: where that is posted.
+        token_ids: keys of either body that make the answer carry its token ids; empty where
+            nothing does.
         probes: pages that state facts.
         metrics_path: the Prometheus page; None where there is none.
         metrics_facts: what its samples state.
@@ -165,6 +187,9 @@ class Engine:
     arguments: Callable[[Served], Arguments]
     completion: Callable[[str, Sequence[int], int, Sampling], dict[str, object]]
     completions_path: str = "/v1/completions"
+    chat: Callable[[str, Chat, int, Sampling], dict[str, object]] | None = None
+    chat_path: str = "/v1/chat/completions"
+    token_ids: Mapping[str, object] = field(default_factory=dict)
     probes: tuple[Probe, ...] = ()
     metrics_path: str | None = "/metrics"
     metrics_facts: Callable[[Iterable[Sample]], tuple[Fact, ...]] = lambda samples: ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engines import Engine
+from engines.chat import chat_body
 from engines.images import version_of_image
 from engines.sglang.completion import completion
 from engines.sglang.flags import arguments
@@ -20,6 +21,8 @@ ENGINE: Final = Engine(
     known=((0, 3, 6), (0, 5, 23)),
     arguments=arguments,
     completion=completion,
+    chat=chat_body,
+    token_ids={"return_token_ids": True},
     probes=PROBES,
     metrics_facts=metrics_facts,
     counters=counters,

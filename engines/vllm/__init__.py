@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engines import Engine
+from engines.chat import chat_body
 from engines.images import version_of_image
 from engines.vllm.completion import completion
 from engines.vllm.flags import arguments
@@ -19,6 +20,8 @@ ENGINE: Final = Engine(
     known=((0, 6, 6), (0, 33, 0)),
     arguments=arguments,
     completion=completion,
+    chat=chat_body,
+    token_ids={"return_token_ids": True},
     probes=PROBES,
     metrics_facts=metrics_facts,
     counters=counters,
