@@ -92,7 +92,7 @@ class Cell:
                 settings=self.settings,
                 flags=self.keys.flags,
                 version=self.version,
-                gpus=self.gpus,
+                gpus=_parallel(self.keys) if self.simulated else self.gpus,
                 revision=revision or (written.partition("@")[2] or None),
             )
         )

@@ -1,4 +1,4 @@
-"""The command line: the only file that prints, and the only one that turns errors into exit codes."""
+"""The command line: the only file that prints, and that turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def execute(file: Path, results: Path, rehearse: bool, fresh: bool, retry_failed
     from runner.read import read
     from runner.report import report
     from runner.results import results as read_results
-    from runner.run import World, execute
+    from runner.run import execute
+    from runner.world import World
 
     _stop_on_signals()
     plan = expand(read(file, rehearse=rehearse))

@@ -38,12 +38,22 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "simulated": ("note", "It shows mechanisms, not a GPU: run it on real images."),
     "rehearsal": ("note", "It shows that the experiment works: run it without --rehearse."),
     "few_requests": ("note", "Ask for at_least = 100 requests to have a p99."),
-    "client_void": ("void", "Give the client a core of its own, or more workers."),
-    "client_doubtful": ("suspect", "Give the client a core of its own, or more workers."),
+    "aborted": ("void", "See the boot's cause, and the server's log."),
+    "no_tokens": ("void", "See the server's log; a request by hand shows what it answers."),
+    "failures": ("void", "See the outcomes in `requests`, and the server's log."),
+    "in_flight": ("void", "Give the client a core of its own, or more workers."),
+    "off_schedule": ("void", "Give the client a core of its own, or more workers."),
+    "all_at_once": ("suspect", "Read throughput from it, not TTFT; or give a finite rate."),
+    "late_sends": ("suspect", "Give the client a core of its own, or more workers."),
+    "client_error": ("void", "Give the client a core of its own, or more workers."),
+    "client_lag": ("note", "Kernel stamps correct it; a core of its own avoids it."),
+    "clock_step": ("suspect", "Stop whatever sets the time of day during a load."),
+    "unstamped": ("suspect", "Measure plain HTTP on this machine, where the kernel stamps."),
+    "miscount": ("suspect", "Compare per-token times, not gaps; see tokens_by_chunks."),
+    "input_length": ("suspect", "See input_tokens in `requests`; the server changed the prompt."),
     "published_port": ("suspect", "Run the runner where it reaches the container's own address."),
     "prefix_inflated": ("void", "Flush the cache before the load, or use unique prompts."),
     "not_flushed": ("suspect", "See why the flush failed; prompts differ, so hits should be 0."),
-    "requests_failed": ("void", "See the outcomes in `requests`, and the server's log."),
     "outputs_ended_early": ("suspect", "Ask for exact lengths (ignore_eos), or compare lengths."),
     "sources_disagree": ("suspect", "Compare the lines in `facts`; check the version's format."),
     "fact_missing": ("suspect", "The log format may be new: look at the stored log."),
@@ -55,6 +65,12 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "gpu_throttled": ("suspect", "Check cooling and power limits; lock the clocks."),
 }
 """Name -> how serious it is, and what to do."""
+
+
+def of_reason(name: str, severity: Severity, subject: str, sentence: str) -> Doubt:
+    """Return a reason of the client's own verdict as a doubt."""
+    advice = ADVICE[name][1]
+    return Doubt(name=name, severity=severity, subject=subject, sentence=sentence, advice=advice)
 
 
 def doubt(name: str, subject: str, sentence: str) -> Doubt:
@@ -77,7 +93,7 @@ def of_load(load: Mapping[str, Any]) -> list[Doubt]:
     Args:
         load: a row of `loads` without verdict and doubts.
     """
-    return [entry for rule in (_inflated, _unflushed, _published) for entry in rule(load)]
+    return [entry for rule in (_inflated, _unflushed) for entry in rule(load)]
 
 
 def _inflated(load: Mapping[str, Any]) -> Iterable[Doubt]:
@@ -99,9 +115,3 @@ def _inflated(load: Mapping[str, Any]) -> Iterable[Doubt]:
 def _unflushed(load: Mapping[str, Any]) -> Iterable[Doubt]:
     if load.get("flushed") is False:
         yield doubt("not_flushed", load["load"], "the prefix cache was not emptied before it")
-
-
-def _published(load: Mapping[str, Any]) -> Iterable[Doubt]:
-    if load.get("way") == "published":
-        sentence = "it went through a published port, whose proxy adds milliseconds to TTFT and ITL"
-        yield doubt("published_port", load["load"], sentence)

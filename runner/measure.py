@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from engines import Engine
-from runner import doubts, pages
-from runner.asks import Draw
+from runner import doubts, pages, rows
+from runner.asks import Draw, asks_of, prompts_of
 from runner.levels import Load
-from runner.load import Target
-from runner.load.figures import figures_of
+from runner.load import Ask, Target, Timeline
+from runner.load.drive import Driven, drive
+from runner.load.figures import Figures, figures
+from runner.load.verdict import Limits, verdict
 from runner.workloads import Vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """The measuring client.
+
+    Attributes:
+        workers: processes that send.
+        cpus: cores they are pinned to, None for any.
+        request_timeout_s: a request unanswered by then has failed.
+        load_timeout_s: a load that takes longer is cut.
+        limits: when a load is void.
+    """
+
+    workers: int = 1
+    cpus: tuple[int, ...] | None = None
+    request_timeout_s: float = 300
+    load_timeout_s: float = 3600
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +77,19 @@ class Measured:
     aborted: str | None
 
 
-def measure(
-    load: Load,
-    draw: Draw,
-    live: Live,
-    *,
-    client: Client,
-    spool: Path,
-) -> Measured:
-    """Run one load and return its rows."""
+def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) -> Measured:
+    """Run one load and return its rows; `spool` is a folder for the client's own files."""
     flushed = pages.flush(live.engine, live.control_url) if load.keys.flush else None
     before = pages.counters(live.engine, live.control_url)
     started_at = datetime.now(UTC)
     driven = _drive(load, draw, live, client, spool)
     after = pages.counters(live.engine, live.control_url)
-    figures = figures_of(driven)
+    found = figures(
+        driven.timelines(),
+        opened_ns=driven.opened_ns,
+        closed_ns=driven.closed_ns,
+        steady=driven.steady,
+    )
     row = {
         "load": load.load,
         "repeat": draw.repeat,
@@ -80,11 +99,77 @@ def measure(
         "started_at": started_at,
         "since_ready_s": (driven.opened_ns - live.ready_ns) / 1e9,
         "flushed": flushed,
-        "expected_hit_tokens": _expected_hits(load, draw, live.vocabulary),
-        **dataclasses.asdict(figures),
-        **dataclasses.asdict(driven.proof),
-        **_differences(before, after),
+        "expected_hit_tokens": _expected_hit_tokens(load, draw, live.vocabulary),
+        **rows.flat(found),
+        **rows.flat(driven.proof),
+        **_growth(before, after),
     }
-    found = [*doubts.of_load(row), *_client_doubts(load, driven, figures, client.limits)]
-    row |= {"doubts": [entry.row() for entry in found], "verdict": doubts.verdict(found)}
-    return Measured(row=row, requests=_requests(load, draw, driven), aborted=driven.aborted)
+    judged = [*doubts.of_load(row), *_client_doubts(load, driven, found, client.limits)]
+    row |= {"doubts": [entry.row() for entry in judged], "verdict": doubts.verdict(judged)}
+    keys = {"load": load.load, "repeat": draw.repeat}
+    requests = (request_row(timeline, driven.opened_ns, keys) for timeline in driven.timelines())
+    return Measured(row=row, requests=requests, aborted=driven.aborted)
+
+
+def request_row(timeline: Timeline, opened_ns: int, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a timeline as a row of `requests`, its times counted from the window's opening."""
+
+    def since(at_ns: int | None) -> int | None:
+        return None if at_ns is None else at_ns - opened_ns
+
+    times = ("intended_ns", "sent_ns", "first_ns", "last_ns", "ended_ns")
+    return {
+        **keys,
+        **{name: getattr(timeline, name) for name in timeline.__slots__},
+        **{name: since(getattr(timeline, name)) for name in times},
+        "chunk_ns": [at_ns - opened_ns for at_ns in timeline.chunk_ns],
+        "chunk_tokens": list(timeline.chunk_tokens),
+    }
+
+
+def _drive(load: Load, draw: Draw, live: Live, client: Client, spool: Path) -> Driven:
+    def asks(purpose: str) -> Iterator[Ask]:
+        return asks_of(load, draw, live.vocabulary, live.engine, live.model, purpose)
+
+    deadline_s = time.monotonic() + client.load_timeout_s
+
+    def stop_when() -> str | None:
+        late = time.monotonic() > deadline_s
+        return live.died() or (f"it took over {client.load_timeout_s:g} s" if late else None)
+
+    return drive(
+        target=live.target,
+        asks=asks("window"),
+        warmup=asks("warmup"),
+        in_flight=load.in_flight,
+        duration_s=load.duration_s,
+        workers=client.workers,
+        cpus=client.cpus,
+        request_timeout_s=client.request_timeout_s,
+        spool=spool,
+        stop_when=stop_when,
+    )
+
+
+def _expected_hit_tokens(load: Load, draw: Draw, vocabulary: Vocabulary) -> int | None:
+    """Return the prompt tokens shared by construction; unknown where time ends the window."""
+    if load.requests is None:
+        return None
+    prompts = prompts_of(load, draw, vocabulary, "window")
+    return sum(prompt.expected_hit_tokens for prompt in prompts)
+
+
+def _growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float | None]:
+    """Return how far each running total went up; None where either page did not tell."""
+    totals = ("prefix_query_tokens", "prefix_hit_tokens", "preemptions")
+    return {
+        name: after[name] - before[name] if name in before and name in after else None
+        for name in totals
+    }
+
+
+def _client_doubts(
+    load: Load, driven: Driven, found: Figures, limits: Limits
+) -> Iterator[doubts.Doubt]:
+    for reason in verdict(found, driven.proof, limits, driven.aborted).reasons:
+        yield doubts.of_reason(reason.name, reason.severity, load.load, reason.sentence)

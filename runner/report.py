@@ -1,4 +1,4 @@
-"""A report: the tables of some results as text, Markdown, CSV or JSON. Pure but for reading them."""
+"""A report: the tables of some results as text, Markdown, CSV or JSON."""
 
 from __future__ import annotations
 

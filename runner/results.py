@@ -90,6 +90,18 @@ def results(path: str | Path, *, runs: Sequence[str] | None = None) -> Results:
     return Results(folders=folders, runs=runs)
 
 
+def latest_runs(path: str | Path) -> list[str]:
+    """Return the newest run of each experiment below a path.
+
+    Raises:
+        ExperimentError: there are no results at that path.
+    """
+    newest = [
+        max((folder / "runs").glob("*.json"), default=None) for folder in results(path).folders
+    ]
+    return [run.stem for run in newest if run is not None]
+
+
 def _with_keys(part: pa.Table, experiment: str, run: str) -> pa.Table:
     for name, value in (("run", run), ("experiment", experiment)):
         part = part.add_column(0, name, pa.array([value] * part.num_rows, pa.string()))

@@ -7,11 +7,19 @@ columns under the names of `runner.load.figures.Figures` and `runner.load.proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+
+from runner.load.figures import Figures
+from runner.load.proof import Proof
+from runner.load.spread import Quantiles
 
 SCHEMA_VERSION: Final = 1
 
@@ -41,6 +49,53 @@ Row = tuple[str, pa.DataType, str, str]
 
 def _columns(*rows: Row) -> tuple[Column, ...]:
     return tuple(Column(name=n, type=t, unit=u, meaning=m) for n, t, u, m in rows)
+
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "int": WHOLE,
+    "float": NUMBER,
+    "str": TEXT,
+    "bool": SWITCH,
+    "Mapping[str, int]": TEXT,
+    "tuple[int, ...]": pa.list_(WHOLE),
+    "tuple[float, ...]": pa.list_(NUMBER),
+}
+_UNITS: Final = {"_per_s": "1/s", "_ratio": "", "_tokens": "tokens", "_bytes": "bytes", "_s": "s"}
+
+
+def _recorded(record: type) -> Iterator[Row]:
+    """Yield a column for each field of a record, documented where the record documents it.
+
+    The quantiles of `ttft` become `ttft_p50_s` and so on; a mapping is one column of JSON.
+    """
+    meanings = _attributes(record)
+    for field in dataclasses.fields(record):
+        kind = str(field.type).removesuffix(" | None")
+        if kind == "Quantiles":
+            for name, arrow, unit, meaning in _recorded(Quantiles):
+                yield f"{field.name}_{name}", arrow, unit, f"{meanings[field.name]}: {meaning}"
+        else:
+            unit = next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), "")
+            yield field.name, _ARROW[kind], unit, meanings[field.name]
+
+
+def flat(record: Figures | Proof) -> dict[str, Any]:
+    """Return a record's columns: nested quantiles by their joined names, mappings as JSON."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, Quantiles):
+            found |= {f"{field.name}_{k}": v for k, v in dataclasses.asdict(value).items()}
+        else:
+            found[field.name] = json.dumps(value) if isinstance(value, Mapping) else value
+    return found
+
+
+def _attributes(record: type) -> dict[str, str]:
+    """Return the sentences under `Attributes:` of a record's docstring, by attribute."""
+    entries = inspect.cleandoc(record.__doc__ or "").partition("Attributes:\n")[2]
+    found = re.findall(r"^ {4}(\w+): ((?:.|\n {8})+)", entries, re.MULTILINE)
+    return {name: re.sub(r"\s+", " ", sentence).strip().rstrip(".") for name, sentence in found}
 
 
 _CELL: Final[tuple[Row, ...]] = (("cell_id", TEXT, "", "hash of what the cell asks"),)
@@ -147,6 +202,8 @@ LOADS: Final = _columns(
     ("prefix_hit_tokens", NUMBER, "tokens", "prompt tokens found in the prefix cache"),
     ("expected_hit_tokens", NUMBER, "tokens", "prompt tokens shared by construction"),
     ("preemptions", NUMBER, "requests", "requests put back for want of KV memory"),
+    *_recorded(Figures),
+    *_recorded(Proof),
     ("verdict", TEXT, "", "ok, doubtful or void"),
     ("doubts", DOUBTS, "", "reasons not to believe the figures yet"),
 )

@@ -145,6 +145,12 @@ class Run:
                 set_aside(path, self.experiment)
         return sorted(found, key=lambda row: (row["order"] or 0, row["attempt"]))
 
+    def void_loads(self) -> int:
+        """Return how many committed loads are void."""
+        folder = self.experiment / "loads" / f"run={self.run_id}"
+        verdicts = (pq.ParquetFile(path).read(["verdict"]) for path in folder.glob("*.parquet"))
+        return sum(table["verdict"].to_pylist().count("void") for table in verdicts)
+
     def desk(self, cell_id: str, boot: int) -> Desk:
         """Return a desk for the next attempt at a boot."""
         tried = [r["attempt"] for r in self.boots() if (r["cell_id"], r["boot"]) == (cell_id, boot)]

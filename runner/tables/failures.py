@@ -10,13 +10,13 @@ import pandas as pd
 from engines.causes import CATALOGUE
 from runner.results import Results
 from runner.tables import Shown, Table
-from runner.tables.over_boots import labelled
+from runner.tables.over_boots import labelled, records
 
 
 def build(results: Results) -> Shown | None:
     """Show every boot that did not end as done, with cause, evidence and what to change."""
     failed = results.boots[results.boots.outcome != "done"]
-    rows = [_row(boot) for boot in labelled(failed, results).to_dict("records")]
+    rows = [_row(boot) for boot in records(labelled(failed, results))]
     rows += list(_inapplicable(results))
     if not rows:
         return None
@@ -41,7 +41,7 @@ def _row(boot: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inapplicable(results: Results) -> Iterator[dict[str, Any]]:
-    for cell in results.cells.to_dict("records"):
+    for cell in records(results.cells):
         reasons = cell["inapplicable"]
         if reasons is not None and len(reasons):
             yield {

@@ -41,7 +41,8 @@ def over_boots(results: Results, metrics: tuple[Metric, ...]) -> Shown | None:
     loads = measured(results)
     if loads.empty:
         return None
-    rows, notes = [], {}
+    rows: list[dict[str, Any]] = []
+    notes: dict[str, str] = {}
     for cell, load, boots in by_load(loads):
         row: dict[str, Any] = {"cell": cell, "load": load}
         found = doubts_of(boots)
@@ -75,13 +76,20 @@ def by_load(loads: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield (cell, load, its boots) in order; boots of different runs stay apart."""
     keys = ["experiment", "run", "place", "label", "order", "load", "repeat"]
     several_runs = loads.run.nunique() > 1
-    for (_, run, _, label, _, load, repeat), boots in loads.groupby(keys, sort=False):
+    groups: Any = loads.groupby(keys, sort=False)
+    for key, boots in groups:
+        run, label, load, repeat = key[1], key[3], str(key[5]), key[6]
         repeats = loads[loads.load == load]["repeat"].nunique()
         yield (
-            f"{label} ({run})" if several_runs else label,
+            f"{label} ({run})" if several_runs else str(label),
             f"{load} #{repeat + 1}" if repeats > 1 else load,
             boots,
         )
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a frame's rows as mappings."""
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def values(boots: pd.DataFrame, column: str, scale: float = 1.0) -> Values:

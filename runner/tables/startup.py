@@ -8,7 +8,7 @@ import pandas as pd
 
 from runner.results import Results
 from runner.tables import Shown, Table
-from runner.tables.over_boots import labelled
+from runner.tables.over_boots import labelled, records
 
 _GIB = 1 << 30
 
@@ -19,7 +19,7 @@ def build(results: Results) -> Shown | None:
     if ready.empty:
         return None
     boots = labelled(ready, results).sort_values(["place", "boot", "attempt"], kind="stable")
-    frame = pd.DataFrame([_row(boot) for boot in boots.to_dict("records")])
+    frame = pd.DataFrame([_row(boot) for boot in records(boots)])
     return Shown(frame=frame, notes=_notes(boots))
 
 
@@ -50,7 +50,7 @@ def _doubts(boot: dict[str, Any]) -> dict[str, str]:
 
 def _notes(boots: pd.DataFrame) -> list[str]:
     found: dict[str, str] = {}
-    for boot in boots.to_dict("records"):
+    for boot in records(boots):
         found |= _doubts(boot)
     return [f"{name}: {sentence}" for name, sentence in found.items()]
 

@@ -1,0 +1,225 @@
+"""One boot: start a server, wait until it serves, read what it decided, load it, end it.
+
+Whatever happens in a boot becomes its row: an engine that dies is an outcome, not an exception.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engines.reading import Reader, Reading
+
+from runner import pages
+from runner.asks import Draw
+from runner.drift import doubts_about
+from runner.experiment import Timeouts
+from runner.launchers import Exit, Launch, Launcher, LaunchError, Server
+from runner.life import Failure, Life, fact_rows, row_of
+from runner.load import Target
+from runner.measure import Client, Live, measure
+from runner.plan import Plan, PlannedBoot
+from runner.preflight import Build
+from runner.ready import wait_until_ready
+from runner.secrets import Redactor
+from runner.store import Desk
+
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What one boot needs.
+
+    Attributes:
+        plan: the plan it belongs to.
+        planned: which boot.
+        build: what its cell became.
+        launcher: starts its server.
+        launch: the server to start.
+        client: the measuring client.
+        redactor: takes secrets out of what is kept.
+        tell: says what happens now.
+    """
+
+    plan: Plan
+    planned: PlannedBoot
+    build: Build
+    launcher: Launcher
+    launch: Launch
+    client: Client
+    redactor: Redactor
+    tell: Callable[[str], None]
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """Return the longest that each phase may take."""
+        return self.plan.experiment.timeouts
+
+
+def live(bench: Bench, begun: dict[str, Any], desk: Desk) -> dict[str, Any]:
+    """Run one boot to its end and commit it; return its row in `boots`.
+
+    Args:
+        bench: the boot and what it needs.
+        begun: the columns known before it starts.
+        desk: where it keeps what it finishes.
+
+    Raises:
+        KeyboardInterrupt: the run was interrupted; the boot is committed as such before.
+        DiskFull: the results could not be written.
+    """
+    desk.begin(begun)
+    life = Life()
+    server: Server | None = None
+    row: dict[str, Any] = {}
+    try:
+        server = _start(bench, desk, life)
+        if server is not None:
+            _serve(bench, server, desk, life)
+    except KeyboardInterrupt:
+        life.failure = Failure.interrupted(life.phase)
+        raise
+    finally:
+        _stop(bench, server, desk, life)
+        row = _commit(bench, begun, server, desk, life)
+    return row
+
+
+def _start(bench: Bench, desk: Desk, life: Life) -> Server | None:
+    bench.tell("starts")
+    life.phase = "create"
+    try:
+        with life.timing("create_s"):
+            return bench.launcher.start(bench.launch, desk.log)
+    except LaunchError as error:
+        life.failure = Failure(phase=error.phase, cause=error.cause, message=str(error))
+        return None
+
+
+def _serve(bench: Bench, server: Server, desk: Desk, life: Life) -> None:
+    cell = bench.planned.cell
+    life.phase = "ready"
+    bench.tell("waits until it serves")
+    with life.timing("ready_s"):
+        readiness = wait_until_ready(
+            server, engine=cell.engine, model=cell.served_name, timeout_s=bench.timeouts.ready_s
+        )
+    if readiness.cause is not None:
+        life.failure = Failure(phase="ready", cause=readiness.cause, message=readiness.message)
+        del life.seconds["ready_s"]
+        return
+    ready_ns = time.monotonic_ns()
+    life.way = server.way
+    life.facts += pages.facts(cell.engine, server.control_url)
+    life.phase = "load"
+    with life.timing("load_s"):
+        _loads(bench, server, desk, life, ready_ns)
+
+
+def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) -> None:
+    if bench.planned.boot < 0:
+        return
+    cell = bench.planned.cell
+    target = Target(
+        host=server.load_host,
+        port=server.load_port,
+        path=cell.engine.completions_path,
+        way=server.way,
+    )
+    on = Live(
+        engine=cell.engine,
+        model=cell.served_name,
+        control_url=server.control_url,
+        target=target,
+        vocabulary=bench.build.vocabulary,
+        ready_ns=ready_ns,
+        died=lambda: _death(server.exited()),
+    )
+    order = 0
+    for load in bench.plan.loads:
+        for repeat in range(load.repeats):
+            bench.tell(f"{load.load}" + (f" #{repeat + 1}" if load.repeats > 1 else ""))
+            draw = Draw(
+                seed=bench.plan.experiment.seed,
+                boot=bench.planned.boot,
+                load=load.load,
+                repeat=repeat,
+            )
+            spool = desk.folder / f"spool-{order}"
+            done = measure(load, draw, on, client=bench.client, spool=spool)
+            keys = {**desk.key.columns, "order": order}
+            desk.add_load(
+                {**done.row, **keys}, ({**row, **desk.key.columns} for row in done.requests)
+            )
+            shutil.rmtree(spool, ignore_errors=True)
+            order += 1
+            if done.aborted is not None:
+                life.failure = Failure(phase="load", cause="load_failed", message=done.aborted)
+                return
+
+
+def _stop(bench: Bench, server: Server | None, desk: Desk, life: Life) -> None:
+    """Read the log up to here, then end the server: what a planned stop prints is no failure."""
+    if server is not None:
+        life.exit = server.exited()
+    log_bytes = desk.log.stat().st_size if desk.log.exists() else 0
+    if server is not None:
+        bench.tell("stops")
+        with life.timing("stop_s"):
+            server.stop(bench.timeouts.stop_s)
+            server.remove()
+        if life.exit is not None:
+            log_bytes = desk.log.stat().st_size
+    life.reading = read_log(desk.log, bench.planned.cell.engine.name, log_bytes)
+    _diagnose(life)
+
+
+def _diagnose(life: Life) -> None:
+    """Let the log's own words name the cause where the server ended by itself."""
+    failure, reading = life.failure, life.reading
+    if failure is None or failure.outcome != "failed" or reading is None:
+        return
+    if life.exit is not None and life.exit.oom_killed:
+        life.failure = failure.because("host_out_of_memory")
+    elif reading.cause is not None and reading.cause != "unknown":
+        life.failure = failure.because(reading.cause, reading.phase)
+    elif life.exit is not None and life.exit.code == 137:
+        life.failure = failure.because("killed")
+
+
+def _commit(
+    bench: Bench, begun: dict[str, Any], server: Server | None, desk: Desk, life: Life
+) -> dict[str, Any]:
+    cell, clean = bench.planned.cell, bench.redactor.text
+    ready = "ready_s" in life.seconds
+    life.doubts += doubts_about(cell.engine, life.all_facts, ready=ready)
+    row = {**begun, **row_of(life, cell.keys.expect, clean)}
+    at_s = server.seconds_of_line if server is not None else lambda line: None
+    facts = fact_rows(life.all_facts, desk.key.columns, at_s, clean)
+    desk.commit(row, {"facts": facts}, bench.redactor)
+    return row
+
+
+def read_log(path: Path, engine: str | None, size_bytes: int) -> Reading:
+    """Return what the first `size_bytes` of a log file say."""
+    reader = Reader(engine)
+    if path.exists():
+        with path.open("rb") as log:
+            left = size_bytes
+            while left > 0 and (block := log.read(min(left, _BLOCK_BYTES))):
+                reader.feed(block)
+                left -= len(block)
+    return reader.close()
+
+
+def _death(how: Exit | None) -> str | None:
+    if how is None:
+        return None
+    if how.removed:
+        return "the server was removed by someone else"
+    return f"the server ended by itself with exit code {how.code}"
