@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from engines import Arguments, Engine, Served
 from runner.checks import kind_of
 from runner.experiment import CellKeys, EngineKeys, Experiment, Launch, Settings
 from runner.identity import cell_id
-from runner.matrix import Point, points
+from runner.matrix import Point, points_of
 
 SIMULATED_PROGRAM = ("python3", "-m", "engines.sim")
 _MERGED = ("flags", "env", "mounts")
@@ -107,18 +108,16 @@ class Cell:
 
 def cells_of(experiment: Experiment) -> list[Cell]:
     """Return every cell of an experiment, in the order of its matrix, none twice."""
-    axes = dict(experiment.matrix.axes)
-    zipped = set().union(*experiment.matrix.zip)
-    if "engine" not in axes and "engine" not in zipped:
-        axes = {"engine": list(experiment.engines), **axes}
-    found = points(axes, experiment.matrix.zip, experiment.exclude, experiment.include)
-    labels = _labels(found)
-    cells = (_cell(experiment, point, label) for point, label in zip(found, labels, strict=True))
+    found = points_of(experiment)
+    sections = experiment.engines.items()
+    kinds = {name: engines.get(kind_of(name, section)) for name, section in sections}
+    labelled = zip(found, _labels(found), strict=True)
+    cells = (_cell(experiment, point, label, kinds[point["engine"]]) for point, label in labelled)
     return list({cell.cell_id: cell for cell in cells}.values())
 
 
-def _cell(experiment: Experiment, point: Point, label: str) -> Cell:
-    name = point.get("engine") or next(iter(experiment.engines))
+def _cell(experiment: Experiment, point: Point, label: str, engine: Engine) -> Cell:
+    name = point["engine"]
     section = experiment.engines[name]
     keys = _merged(experiment.common, section, point)
     launcher: Launch = section.launcher or (
@@ -128,7 +127,7 @@ def _cell(experiment: Experiment, point: Point, label: str) -> Cell:
         cell_id=cell_id(_asked(name, section, launcher, keys)),
         label=label,
         name=name,
-        engine=engines.get(kind_of(name, section)),
+        engine=engine,
         launcher=launcher,
         keys=keys,
         section=section,
@@ -166,15 +165,20 @@ def _parallel(keys: CellKeys) -> int:
 
 def _labels(found: list[Point]) -> list[str]:
     """Name each point by its engine and the axes that vary between the points of that engine."""
-    return [" ".join(_words(point, found)) for point in found]
+    values: dict[tuple[str, str], set[str]] = {}
+    counts = Counter(point["engine"] for point in found)
+    for point in found:
+        for axis, value in point.items():
+            values.setdefault((point["engine"], axis), set()).add(_shown(value))
+    present = Counter((point["engine"], axis) for point in found for axis in point)
+    varied = {key for key, seen in values.items() if len(seen) > 1 or present[key] < counts[key[0]]}
+    return [" ".join(_words(point, varied)) for point in found]
 
 
-def _words(point: Point, found: list[Point]) -> Iterator[str]:
-    if point.get("engine"):
-        yield str(point["engine"])
-    peers = [other for other in found if other.get("engine") == point.get("engine")]
+def _words(point: Point, varied: set[tuple[str, str]]) -> Iterator[str]:
+    yield str(point["engine"])
     for axis, value in point.items():
-        if axis != "engine" and any(other.get(axis) != value for other in peers):
+        if axis != "engine" and (point["engine"], axis) in varied:
             yield f"{axis}={_shown(value)}"
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-Place = tuple[str | int, ...]
-"""Path of a key, as `("loads", 0, "concurrency")`."""
+from runner.forms import Form, described, form_of, keys_of
+from runner.places import Place, line_of, spelled
 
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(
-    r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
-)
-_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,46 +24,11 @@ class Complaint:
     place: Place
     sentence: str
 
-    def text(self, file: str, lines: Sequence[tuple[Place, int]]) -> str:
+    def text(self, file: str, lines: Mapping[Place, int]) -> str:
         """Return it as `file:line: place: sentence`."""
-        line = line_of(self.place, lines)
-        where = f"{file}:{line}" if line else file
-        return (
-            f"{where}: {spelled(self.place)}: {self.sentence}"
-            if self.place
-            else (f"{where}: {self.sentence}")
-        )
-
-
-def spelled(place: Place) -> str:
-    """Return a place as a reader writes it, `loads[0].concurrency`."""
-    text = ""
-    for part in place:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def key_lines(text: str) -> list[tuple[Place, int]]:
-    """Return where each table header and key of a TOML text stands: (place, line from 1)."""
-    found: list[tuple[Place, int]] = []
-    table: Place = ()
-    counts: dict[Place, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.match(line):
-            table = _table(header.group(1), _parts(header.group(2)), counts)
-            found.append((table, number))
-        elif key := _KEY.match(line):
-            found.append((table + _parts(key.group(1)), number))
-    return found
-
-
-def line_of(place: Place, lines: Sequence[tuple[Place, int]]) -> int | None:
-    """Return the line of the longest known beginning of a place, None when nothing is known."""
-    for length in range(len(place), 0, -1):
-        for known, line in lines:
-            if known == place[:length]:
-                return line
-    return None
+        _, line = line_of(self.place, lines)
+        parts = [f"{file}:{line}" if line else file, spelled(self.place), self.sentence]
+        return ": ".join(part for part in parts if part)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -78,79 +40,167 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"Known here: {', '.join(words)}." if words else ""
 
 
-def of_validation(
-    error: ValidationError, model: type[BaseModel], at: Place = ()
-) -> list[Complaint]:
-    """Return pydantic's findings as complaints; `at` is the model's own place in the file."""
-    return [_complaint(dict(finding), model, at) for finding in error.errors()]
+def findings_of(shape: Any, raw: object, at: Place = ()) -> list[Complaint]:
+    """Return what is wrong in a TOML value that should be of a shape; nothing when it is right.
+
+    Args:
+        shape: a pydantic model, or any annotation.
+        raw: the value as `tomllib` gives it, without dates. Nothing is converted: "8" is no number.
+        at: where the value stands in the file.
+    """
+    try:
+        TypeAdapter(shape).validate_json(json.dumps(raw), strict=True)
+    except ValidationError as error:
+        found = _of_findings(error, form_of(shape), raw)
+        return [Complaint(place=at + one.place, sentence=one.sentence) for one in found]
+    return []
 
 
-def _complaint(finding: dict[str, Any], model: type[BaseModel], at: Place) -> Complaint:
-    place = tuple(finding["loc"])
-    last = str(place[-1]) if place else ""
+def _of_findings(error: ValidationError, root: Form, raw: object) -> Iterator[Complaint]:
+    """Yield one complaint for each mistake: a union is judged by the branch that was meant."""
+    unions: dict[Place, Form] = {}
+    for finding in error.errors(include_url=False):
+        place, form, union = _followed(root, finding["loc"])
+        if union is not None:
+            unions[place] = union
+        elif (sentence := _sentence(dict(finding), root, place, form)) is not None:
+            yield Complaint(place=place, sentence=sentence)
+    for place, union in unions.items():
+        yield from _of_union(place, union, _at(raw, place))
+
+
+def _followed(root: Form, loc: Place) -> tuple[Place, Form | None, Form | None]:
+    """Return (place, its form, None), or the place and form of the first union on the way."""
+    form: Form | None = root
+    for depth, part in enumerate(loc):
+        if form is not None and len(form.branches) > 1:
+            return loc[:depth], form, form
+        form = form.inside(part) if form is not None else None
+    return loc, form, None
+
+
+def _of_union(place: Place, union: Form, value: object) -> Iterator[Complaint]:
+    branch = next((branch for branch in union.branches if branch.fits(value)), None)
+    if branch is None:
+        yield Complaint(place=place, sentence=_must_be(place, union, value))
+        return
+    for found in findings_of(branch.annotation, value, at=place):
+        whole = found.place == place and not isinstance(value, (Mapping, list))
+        sentence = _must_be(place, union, value) if whole else found.sentence
+        yield Complaint(place=found.place, sentence=sentence)
+
+
+def _sentence(finding: dict[str, Any], root: Form, place: Place, form: Form | None) -> str | None:
     kind, given = finding["type"], finding.get("input")
     if kind == "extra_forbidden":
-        sentence = f"unknown key. {suggestion(last, _keys_at(model, place[:-1]))}".rstrip()
-    elif kind == "missing":
-        sentence = f"is missing; write `{last} = ...`"
-    elif kind == "value_error":
-        sentence = str(finding["ctx"]["error"])
-    else:
-        message = str(finding["msg"])
-        sentence = f"{message[0].lower()}{message[1:]}; found {_short(given)}"
-    return Complaint(place=at + _without_branches(place), sentence=sentence)
+        return unknown_key(place, keys_of(_form_at(root, place[:-1])), root)
+    if kind == "missing":
+        return f"is missing; write {_example(place, form)}"
+    if kind == "value_error":
+        return str(finding["ctx"]["error"])
+    if kind == "too_short":
+        # pydantic counts only elements that are right, so a list with a wrong one seems empty
+        return None if given else f"is empty; write {_example(place, form)}"
+    if form is None:
+        return f"{finding['msg'].lower()}; found {_short(given)}"
+    return _must_be(place, form, given)
+
+
+def unknown_key(place: Place, known: Iterable[str], root: Form) -> str:
+    """Return the sentence for a key that a table does not have: where it belongs, or what is close.
+
+    Args:
+        place: the key.
+        known: keys of its table.
+        root: form of the whole file, searched for the key's right table.
+    """
+    key = str(place[-1])
+    table = _form_at(root, place[:-1])
+    inner = [name for name in keys_of(table) if key in keys_of(_form_at(table, (name,)))]
+    if inner:
+        return f"unknown key here; write {inner[0]} = {{ {key} = ... }}"
+    homes = [home for home, form in _tables(root) if form != table and key in keys_of(form)]
+    if homes:
+        return f"unknown key here; it belongs {' or '.join(homes)}"
+    return f"unknown key. {suggestion(key, known)}".rstrip()
+
+
+def _tables(root: Form) -> Iterator[tuple[str, Form]]:
+    yield "at the top of the file, above the first [table]", root
+    for key in keys_of(root):
+        form = root.inside(key)
+        if form is None:
+            continue
+        element = form.inside(0) if form.is_list else None
+        if element is not None:
+            yield f"in [[{key}]]", element
+        elif form.model is not None:
+            yield f"in [{key}]", form
+        elif (named := form.inside("NAME")) is not None:
+            yield f"in [{key}.NAME]", named
+
+
+def _must_be(place: Place, form: Form, given: object) -> str:
+    key = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
+    return f"must be {described(form)}; found {_short(given)}{_hint(key, form, given)}"
+
+
+def _hint(key: str, form: Form, given: object) -> str:
+    """Return what the writer may have meant: quotes too many or too few, or a size in words."""
+    if isinstance(given, str):
+        size = _SIZE.fullmatch(given)
+        if key.endswith("_bytes") and size:
+            return f". Bytes are a plain number: {key} = {_bytes(size)}"
+        if any(branch.fits(_unquoted(given)) for branch in form.branches):
+            return f". Write it without quotes: {given.strip()}"
+    elif isinstance(given, (int, float)) and any(branch.fits("") for branch in form.branches):
+        return f'. Write it in quotes: "{_short(given)}"'
+    return ""
+
+
+def _unquoted(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def _bytes(size: re.Match[str]) -> int:
+    """Return a size in bytes; `8G` and `8GB` are decimal, `8GiB` is binary."""
+    power = " KMGT".index(size[2].upper())
+    return round(float(size[1]) * float((1024 if size[3] else 1000) ** power))
+
+
+def _example(place: Place, form: Form | None) -> str:
+    key = spelled(place)
+    if form is None:
+        return f"{place[-1]} = ..."
+    element = form.inside(0)
+    if form.is_list and element is not None and element.model is not None:
+        return f"a table [[{key}]]"
+    if form.model is not None or form.inside("NAME") is not None:
+        return f"a table [{key}{'' if form.model else '.NAME'}]"
+    return f"{place[-1]} = ... ({described(form)})"
 
 
 def _short(value: object) -> str:
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    text = str(value).lower() if isinstance(value, bool) else _quoted(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _without_branches(place: Place) -> Place:
-    """Drop the names pydantic adds for the branches of a union (`int`, `tuple[...]`, a model)."""
-    branch = re.compile(r"^(int|float|str|bool|tuple|constrained-|function-|[A-Z]\w+$).*")
-    return tuple(part for part in place if isinstance(part, int) or not branch.match(part))
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def _keys_at(model: type[BaseModel], place: Place) -> list[str]:
-    current: Any = model
+def _form_at(root: Form, place: Place) -> Form:
+    form = root
     for part in place:
-        current = _inside(current, part)
-    return [key for kind in _models(current) for key in kind.model_fields]
+        form = form.inside(part) or Form(type=Any)
+    return form
 
 
-def _inside(annotation: Any, part: str | int) -> Any:
-    for kind in _models(annotation):
-        if isinstance(part, str) and part in kind.model_fields:
-            return kind.model_fields[part].annotation
-    arguments = [a for a in get_args(annotation) if a is not Ellipsis and a is not type(None)]
-    if get_origin(annotation) is dict:
-        return arguments[1]
-    if isinstance(part, int) and arguments:
-        return arguments[0]
-    return annotation
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    elif get_origin(annotation) not in {dict, tuple, list}:
-        for argument in get_args(annotation):
-            yield from _models(argument)
-
-
-def _parts(dotted: str) -> Place:
-    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
-
-
-def _table(brackets: str, parts: Place, counts: dict[Place, int]) -> Place:
-    """Number the entries of an array of tables, and of the one that a sub-table belongs to."""
-    place: Place = ()
-    for depth, part in enumerate(parts, start=1):
-        place += (part,)
-        is_last = depth == len(parts)
-        if is_last and brackets == "[[":
-            counts[place] = counts.get(place, -1) + 1
-        if place in counts:
-            place += (counts[place],)
-    return place
+def _at(raw: object, place: Place) -> object:
+    for part in place:
+        raw = raw[part]  # type: ignore[index]  # pydantic reported this very place
+    return raw

@@ -41,6 +41,17 @@ class Load:
     keys: LoadKeys
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """Return what decides the load's work: however it was written, the same work is equal."""
+        beside = {"concurrency", "rate_per_s", "requests", "warmup", *(self.keys.model_extra or {})}
+        own = {"load", "level_kind", "level", "requests", "warmup_requests"}
+        return {
+            **self.keys.model_dump(mode="json", exclude=beside),
+            **{name: getattr(self, name) for name in sorted(own)},
+            "spec": self.spec.model_dump(mode="json"),
+        }
+
+    @property
     def in_flight(self) -> int | None:
         """Return the requests held in flight, None in open loop."""
         return int(self.level) if self.level_kind == "concurrency" else None
@@ -70,7 +81,12 @@ def load_ids(keys: LoadKeys) -> list[str]:
     """Return the ids of a section's loads, `name@c8` for each level."""
     kind, levels = _levels(keys)
     letter = "c" if kind == "concurrency" else "r"
-    return [f"{keys.name or keys.workload}@{letter}{level:g}" for level in levels]
+    return [f"{keys.name or keys.workload}@{letter}{_spelled(level)}" for level in levels]
+
+
+def _spelled(level: float) -> str:
+    """Return a level with every digit that tells it from another, `2.5` or `64`."""
+    return str(int(level)) if float(level).is_integer() and level < 1e15 else repr(level)
 
 
 def _levels(keys: LoadKeys) -> tuple[LevelKind, tuple[float, ...]]:

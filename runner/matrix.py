@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from runner.experiment import Experiment
+
 Point = dict[str, Any]
+"""Values of one cell by axis; the axis `engine` names a section of the file."""
+
+
+def points_of(experiment: Experiment) -> list[Point]:
+    """Return the points of an experiment; `engine` is the slowest axis unless written elsewhere."""
+    matrix = experiment.matrix
+    axes = matrix.axes
+    if "engine" not in axes and not any("engine" in group for group in matrix.zip):
+        axes = {"engine": list(experiment.engines), **axes}
+    only = next(iter(experiment.engines))
+    included = [{"engine": only, **point} for point in experiment.include]
+    return points(axes, matrix.zip, experiment.exclude, included)
 
 
 def points(
@@ -46,8 +61,4 @@ def _rows(group: Mapping[str, Sequence[Any]]) -> list[Point]:
 
 
 def _unique(all_points: Iterable[Point]) -> list[Point]:
-    seen: list[Point] = []
-    for point in all_points:
-        if point not in seen:
-            seen.append(point)
-    return seen
+    return list({json.dumps(point, sort_keys=True): point for point in all_points}.values())

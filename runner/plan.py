@@ -66,11 +66,10 @@ class Plan:
 
         The question, timeouts, the number of boots and display options are no part of it.
         """
-        keys = [load.keys.model_dump() for load in self.loads]
-        levels = [(load.load, load.level) for load in self.loads]
+        loads = [load.asked for load in self.loads]
         client = self.experiment.client.model_dump()
         cells = sorted(cell.cell_id for cell in self.cells)
-        asked = {"cells": cells, "loads": keys, "levels": levels, "client": client}
+        asked = {"cells": cells, "loads": loads, "client": client}
         asked |= {"seed": self.experiment.seed, "compile": self.experiment.cache.compile}
         return digest({**asked, "rehearsal": self.experiment.rehearsal})
 
