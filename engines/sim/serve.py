@@ -108,7 +108,7 @@ class Server:
 
     def _enter(self, request: Request) -> None:
         engine = self.twin.engine
-        engine.scheduler.add(request)
+        engine.add(request)
         if engine.step is None:
             engine.now_s = max(engine.now_s, self._clock())
             self._begin()
@@ -128,7 +128,7 @@ class Server:
         self._count(step)
         say(*self.dialect.step_lines(self.twin, step))
         for request in self._gone:
-            engine.scheduler.abort(request)
+            engine.abort(request)
             self.twin.totals.aborted += 1
         self._gone.clear()
         self._begin()

@@ -31,6 +31,7 @@ class Setup:
         kv_bytes: KV memory asked in bytes.
         block_tokens: tokens of a block or page.
         gpus: GPUs that split the model.
+        ahead: the next step is planned while one runs.
         graphs: compiles and captures CUDA graphs.
         cached_details: usage says how many prompt tokens came from the cache.
         metrics: `/metrics` answers.
@@ -58,6 +59,7 @@ class Setup:
     kv_bytes: int | None
     block_tokens: int
     gpus: int
+    ahead: bool
     graphs: bool
     cached_details: bool
     metrics: bool

@@ -103,15 +103,15 @@ class Request:
 
 
 class Step:
-    """One step of the engine: what it computes, then (after `commit`) what came of it.
+    """One step of the engine: what it computes, then (once launched) what comes of it.
 
     Attributes:
         chunks: (request, first position, tokens) of each prefill chunk.
         decodes: requests that get one token.
         preempted: requests put back for want of KV memory while planning.
         repeats: how many equal steps this one stands for (decodes only).
-        emitted: requests that got a token, known after `commit`.
-        finished: requests that ended, known after `commit`.
+        emitted: requests that get a token, known once it is launched.
+        finished: requests that end, known once it is launched.
     """
 
     __slots__ = ("chunks", "decodes", "emitted", "finished", "preempted", "repeats")
@@ -123,6 +123,15 @@ class Step:
         self.repeats = 1
         self.emitted: list[Request] = []
         self.finished: list[Request] = []
+
+    def drop(self, request: Request) -> int:
+        """Leave a request out; return the tokens that were planned for it."""
+        planned = sum([tokens for chunk, _, tokens in self.chunks if chunk is request])
+        self.chunks = [chunk for chunk in self.chunks if chunk[0] is not request]
+        if request in self.decodes:
+            self.decodes.remove(request)
+            planned += 1
+        return planned
 
     @property
     def chunk_tokens(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from engines import version_of
 from engines.sim import profile as profiles
 from engines.sim.cost import cost_of
 from engines.sim.engine import Engine, Scheduler
@@ -158,6 +159,7 @@ def twin_of(setup: Setup, simulate: Simulate, profile: Profile, shape: Shape) ->
             scheduler,
             cost,
             noise_ratio=profile.noise_ratio,
+            ahead=setup.ahead,
             rng=boot_rng(simulate, "steps"),
         ),
         cache=cache,
@@ -198,4 +200,5 @@ def _scheduler(
         chunk_tokens=setup.chunk_tokens,
         max_prefill_tokens=setup.given.get("max_prefill_tokens") or 16_384,
         mixed=setup.mixed,
+        trusting=(version_of(setup.version) or ()) >= (0, 5, 23),
     )

@@ -74,6 +74,7 @@ def _setup(
         kv_bytes=None,
         block_tokens=given.get("page_size") or 1,
         gpus=given.get("tp_size", 1),
+        ahead=not given.get("disable_overlap_schedule", False),
         graphs=not given.get("disable_cuda_graph", False),
         cached_details=given.get("enable_cache_report", False),
         metrics=given.get("enable_metrics", False),

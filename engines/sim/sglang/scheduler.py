@@ -30,6 +30,8 @@ class SglangScheduler:
         chunk_tokens: most prompt tokens of one step; None for whole prompts.
         max_prefill_tokens: most prompt tokens of one step over all requests.
         mixed: decodes join prefill steps.
+        trusting: running requests that ignore the end of sequence are expected to use their whole
+            limit (0.5.23); before, all were estimated by one ratio.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class SglangScheduler:
         chunk_tokens: int | None,
         max_prefill_tokens: int = 16_384,
         mixed: bool = False,
+        trusting: bool = True,
     ) -> None:
         self.cache = cache
         self.max_running = max_running
         self.chunk_tokens = chunk_tokens
         self.max_prefill_tokens = max_prefill_tokens
         self.mixed = mixed
+        self.trusting = trusting
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.cut: Request | None = None
@@ -96,14 +100,13 @@ class SglangScheduler:
         self.cache.take((times - 1) * len(step.decodes))
         self._decay(times - 1)
 
-    def commit(self, step: Step) -> None:
-        """Do what a step computed."""
+    def advance(self, step: Step) -> None:
+        """Count what a step computes, as known when it is launched."""
         for request in step.decodes:
             request.computed += step.repeats
             request.generated += step.repeats
         for request, _, tokens in step.chunks:
             request.computed += tokens
-            self.cache.keep(request)
             if request.computed == request.total:
                 request.generated += 1
                 step.emitted.append(request)
@@ -111,8 +114,15 @@ class SglangScheduler:
         step.emitted += step.decodes
         step.finished = [r for r in step.emitted if r.generated >= r.output_tokens]
         for request in step.finished:
-            self.full = False
             self.running.remove(request)
+
+    def settle(self, step: Step) -> None:
+        """Put what was computed into the tree; free what finished."""
+        for request, _, _ in step.chunks:
+            if request.node is not None:  # it may have been retracted meanwhile
+                self.cache.keep(request)
+        for request in step.finished:
+            self.full = False
             self.cache.keep(request)
             self.cache.release(request)
 
@@ -177,7 +187,9 @@ class SglangScheduler:
         return sum([self._expected(request) for request in self.running + admitted])
 
     def _expected(self, request: Request) -> float:
-        return self._limit(request) * (1.0 if request.fixed_length else self.ratio)
+        return self._limit(request) * (
+            1.0 if self.trusting and request.fixed_length else self.ratio
+        )
 
     def _limit(self, request: Request) -> int:
         return min(request.limit_tokens - request.generated, MOST_NEW_TOKENS)

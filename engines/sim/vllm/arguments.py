@@ -106,6 +106,7 @@ def _setup(
         kv_bytes=given.get("kv_cache_memory_bytes"),
         block_tokens=block,
         gpus=given.get("tensor_parallel_size", 1),
+        ahead=given.get("async_scheduling", True),
         graphs=not given.get("enforce_eager", False),
         cached_details=given.get("enable_prompt_tokens_details", False),
         metrics=True,

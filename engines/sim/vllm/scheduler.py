@@ -69,8 +69,8 @@ class VllmScheduler:
         for request in step.decodes:
             self.cache.grow(request, request.computed + times)
 
-    def commit(self, step: Step) -> None:
-        """Do what a step computed."""
+    def advance(self, step: Step) -> None:
+        """Count what a step computes, as known when it is launched."""
         for request, _, tokens in step.chunks:
             request.computed += tokens
             self.cache.keep(request)
@@ -88,6 +88,10 @@ class VllmScheduler:
         step.finished = [r for r in step.emitted if r.generated >= r.output_tokens]
         for request in step.finished:
             self.running.remove(request)
+
+    def settle(self, step: Step) -> None:
+        """Free the blocks of what finished."""
+        for request in step.finished:
             self.cache.release(request)
 
     def _continue(self, step: Step) -> int:
