@@ -10,7 +10,6 @@ from runner.results import Results
 from runner.tables import Shown, Table
 from runner.tables.over_boots import by_load, measured, values
 
-
 _NOTE = (
     "by usage: cached tokens that each answer reports. by counters: growth of the server's own"
     " totals over the load, warm-up and control requests included."
