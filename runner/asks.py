@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from engines import Engine, Sampling
 from runner import workloads
+from runner.errors import ExperimentError
 from runner.levels import Load
 from runner.load import Ask
 from runner.load.arrivals import due_times
@@ -43,32 +44,78 @@ def prompts_of(load: Load, draw: Draw, vocabulary: Vocabulary, purpose: str) -> 
     return itertools.islice(endless, count)
 
 
+def refusal_of(load: Load, engine: Engine) -> str | None:
+    """Return why an engine cannot be asked a load, None where it can."""
+    if workloads.get(load.workload).chats(load.spec) and engine.chat is None:
+        return f"{load.load} chats, and {engine.name} has no chats; leave it out for {engine.name}"
+    return None
+
+
+def path_of(load: Load, engine: Engine) -> str:
+    """Return the request path of a load: of chats where its workload chats, else completions."""
+    chats = workloads.get(load.workload).chats(load.spec)
+    return engine.chat_path if chats else engine.completions_path
+
+
 def asks_of(
     load: Load, draw: Draw, vocabulary: Vocabulary, engine: Engine, model: str, purpose: str
 ) -> Iterator[Ask]:
-    """Yield the requests of a load's window (`purpose` = `window`) or of its warm-up (`warmup`)."""
-    prompts = prompts_of(load, draw, vocabulary, purpose)
+    """Yield the requests of a load's window (`purpose` = `window`) or of its warm-up (`warmup`).
+
+    In open loop a prompt's own time wins over the arrival law; a warm-up has no times.
+
+    Raises:
+        ExperimentError: the engine cannot be asked this load.
+    """
+    if refusal := refusal_of(load, engine):
+        raise ExperimentError(refusal)
     sampling = load.keys.sampling.sampling()
-    if purpose == "warmup" or load.in_flight is not None:
-        return (_ask(prompt, engine, model, sampling, prompt.due_s) for prompt in prompts)
-    times = due_times(
-        load.keys.arrivals, load.level, draw.rng("arrivals"), burstiness=load.keys.burstiness
-    )
-    return (
-        _ask(prompt, engine, model, sampling, due_s)
-        for prompt, due_s in zip(prompts, times, strict=False)
-    )
+    times = _times(load, draw) if purpose != "warmup" else itertools.repeat(None)
+    for prompt in prompts_of(load, draw, vocabulary, purpose):
+        due_s = prompt.due_s
+        if due_s is None or load.in_flight is not None or purpose == "warmup":
+            due_s = next(times)
+        body = _body(prompt, engine, model, sampling)
+        yield Ask(
+            body=json.dumps(body, separators=(",", ":")).encode(),
+            input_tokens=len(prompt.token_ids) if prompt.chat is None else None,
+            output_tokens=prompt.output_tokens if _is_exact(prompt) else None,
+            group=prompt.group,
+            role=prompt.role,
+            due_s=due_s,
+        )
 
 
-def _ask(
-    prompt: Prompt, engine: Engine, model: str, sampling: Sampling, due_s: float | None
-) -> Ask:
-    body = engine.completion(model, prompt.token_ids, prompt.output_tokens, sampling)
-    return Ask(
-        body=json.dumps(body, separators=(",", ":")).encode(),
-        input_tokens=len(prompt.token_ids),
-        output_tokens=prompt.output_tokens,
-        group=prompt.group,
-        role=prompt.role,
-        due_s=due_s,
-    )
+def expected_hit_tokens(prompts: Iterable[Prompt]) -> int | None:
+    """Return the prompt tokens shared by construction; None where any prompt's are unknown."""
+    total = 0
+    for prompt in prompts:
+        if prompt.expected_hit_tokens is None:
+            return None
+        total += prompt.expected_hit_tokens
+    return total
+
+
+def _times(load: Load, draw: Draw) -> Iterator[float | None]:
+    """Return the times of the arrival law in open loop, and None for ever in closed loop."""
+    if load.in_flight is not None:
+        return itertools.repeat(None)
+    keys = load.keys
+    rng = draw.rng("arrivals")
+    return iter(due_times(keys.arrivals, load.level, rng, burstiness=keys.burstiness))
+
+
+def _is_exact(prompt: Prompt) -> bool:
+    return prompt.chat is None or prompt.chat.exact
+
+
+def _body(prompt: Prompt, engine: Engine, model: str, sampling: Sampling) -> dict[str, object]:
+    """Return a prompt in the engine's words."""
+    extra = engine.token_ids if prompt.keep_answer else {}
+    if prompt.chat is None:
+        body = engine.completion(model, prompt.token_ids, prompt.output_tokens, sampling)
+        return {**body, **extra}
+    chat = engine.chat
+    if chat is None:
+        raise ExperimentError(f"{engine.name} has no chats")
+    return {**chat(model, prompt.chat, prompt.output_tokens, sampling), **extra}

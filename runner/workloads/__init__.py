@@ -2,11 +2,12 @@
 
 A workload turns its own TOML keys and a seed into prompts. When they are sent is not its business
 unless the times are part of it (a trace). Adding a workload is adding one file that defines
-`WORKLOAD`.
+`WORKLOAD`; a file without one (`lengths`) is shared by the others.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import random
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+
+from engines import Chat
 
 
 class Spec(BaseModel):
@@ -40,20 +43,34 @@ class Prompt:
     """One request before it is spelled in an engine's words.
 
     Attributes:
-        token_ids: the prompt.
-        output_tokens: exact output length asked.
+        token_ids: the prompt; empty for a chat.
+        output_tokens: exact output length asked; of a chat that is not `exact` the most it may be.
+        chat: what is said instead of token ids; its length in tokens is the server's business.
+        keep_answer: text and token ids of the answer are part of the result.
         group: what belongs together (a prefix, a session).
         role: part it plays.
         due_s: its own time in the load (a trace); None where the arrival law decides.
-        expected_hit_tokens: prompt tokens that are in the prefix cache by construction.
+        after: number of the prompt, in the order yielded, whose answer must have ended before.
+        think_s: how long after that answer it is sent.
+        expected_hit_tokens: prompt tokens that are in the prefix cache by construction, if every
+            earlier prompt was prefilled before; None where text makes it unknown.
     """
 
-    token_ids: Sequence[int]
+    token_ids: Sequence[int] = ()
     output_tokens: int
+    chat: Chat | None = None
+    keep_answer: bool = False
     group: str = ""
     role: str = ""
     due_s: float | None = None
-    expected_hit_tokens: int = 0
+    after: int | None = None
+    think_s: float = 0.0
+    expected_hit_tokens: int | None = 0
+
+
+def _token_ids(spec: Any) -> bool:
+    """Tell that a workload never chats."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +80,22 @@ class Workload:
     Attributes:
         name: the word in TOML; the file's name.
         spec: model of its TOML keys.
-        prompts: (spec, rng, vocabulary) -> prompts without end; the caller takes as many as the
-            level needs. The same rng gives the same prompts.
+        prompts: (spec, rng, vocabulary) -> prompts, without end unless a file ends them; the
+            caller takes as many as the level needs. The same rng gives the same prompts.
+        chats: whether all prompts of a spec are chats; else all are token ids.
     """
 
     name: str
     spec: type[Spec]
     prompts: Callable[[Any, random.Random, Vocabulary], Iterator[Prompt]]
+    chats: Callable[[Any], bool] = _token_ids
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """Return the names of all workloads, sorted."""
-    return tuple(sorted(info.name for info in pkgutil.iter_modules(__path__)))
+    found = (info.name for info in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name for name in found if hasattr(_module(name), "WORKLOAD")))
 
 
 def get(name: str) -> Workload:
@@ -85,5 +106,9 @@ def get(name: str) -> Workload:
     """
     if name not in names():
         raise KeyError(name)
-    workload: Workload = importlib.import_module(f"{__name__}.{name}").WORKLOAD
+    workload: Workload = _module(name).WORKLOAD
     return workload
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"{__name__}.{name}")

@@ -5,23 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from pydantic import PositiveInt
-
 from runner.workloads import Prompt, Spec, Vocabulary, Workload
+from runner.workloads.lengths import Length, drawn
 
 
 class Random(Spec):
     """Lengths of prompt and output in tokens."""
 
-    input_tokens: PositiveInt
-    output_tokens: PositiveInt
+    input_tokens: Length
+    output_tokens: Length
 
 
 def prompts(spec: Random, rng: random.Random, vocabulary: Vocabulary) -> Iterator[Prompt]:
-    """Yield prompts of exact lengths without end."""
+    """Yield prompts without end."""
     while True:
         yield Prompt(
-            token_ids=vocabulary.ids(rng, spec.input_tokens), output_tokens=spec.output_tokens
+            token_ids=vocabulary.ids(rng, drawn(spec.input_tokens, rng)),
+            output_tokens=drawn(spec.output_tokens, rng),
         )
 
 
