@@ -62,11 +62,15 @@ def complaints_about(raw: Mapping[str, Any]) -> list[Complaint]:
 
 
 def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `raw` with `overlay` laid over it: tables are merged, anything else is replaced."""
+    """Return `raw` with `overlay` laid over it: tables are merged, anything else is replaced.
+
+    So are `memory` and `expect`, which say one thing: half of one and half of another say nothing.
+    """
     merged = dict(raw)
     for key, value in overlay.items():
         below = merged.get(key)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
+        merges = key not in {"memory", "expect"}
+        if merges and isinstance(below, Mapping) and isinstance(value, Mapping):
             merged[key] = overlaid(below, value)
         else:
             merged[key] = value
