@@ -7,15 +7,23 @@ Tokens of a chunk are the growth of its own cumulative usage where the server se
 
 from __future__ import annotations
 
+import bisect
 import json
+import re
 from array import array
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from runner.load.events import Events
-from runner.load.http1 import Framing, Malformed, framing_of, head_of
+from runner.load.http1 import Chunked, Framing, Malformed, framing_of, head_of
 
-_DETAIL_LIMIT = 300
-_CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "refusal")
+_DETAIL_LIMIT: Final = 300
+_EVENT_END: Final = b"\n\n\r\n"
+_PLAIN: Final = re.compile(rb'"finish_reason": ?null.*"usage": ?\{.*"completion_tokens": ?(\d+)')
+"""A chunk in the middle of a stream with continuous usage. A quoted name before a colon is a key
+wherever it stands: inside a JSON string its quotes would be escaped."""
+
+_CONTENT: Final = ("content", "reasoning_content", "reasoning", "tool_calls", "refusal")
 
 
 class Answer:
@@ -59,28 +67,81 @@ class Answer:
         self.received_bytes = 0
         self.status: int | None = None
 
-    def feed(self, data: bytes, arrived_ns: int) -> tuple[int, bool]:
-        """Take the next read.
+    def read(
+        self, data: bytes, ends: Sequence[int], arrived_ns: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Take the next reads.
+
+        Args:
+            data: their bytes.
+            ends: where in `data` each read ends.
+            arrived_ns: when each arrived.
 
         Returns:
-            How many chunks that carry tokens it completed, and whether the last of them was also
-            the last event completed: only then does the read's stamp belong to it.
+            For every event they complete: in which of them, and how many tokens it carries.
         """
+        found: list[tuple[int, int]] = []
+        at = 0
+        for number, end in enumerate(ends):
+            if end <= at:
+                continue
+            if self._whole_chunks_ahead():
+                at = self._leap(data, at, ends, arrived_ns, found)
+            if end > at:
+                found += [(number, n) for n in self.feed(data[at:end], arrived_ns[number])]
+                at = end
+        return found
+
+    def feed(self, data: bytes, arrived_ns: int) -> list[int]:
+        """Take the next read; return the tokens of every event it completes."""
         self.received_bytes += len(data)
         try:
             payload = self._payload(data)
         except Malformed as error:
             self._fail("malformed", str(error))
-            return 0, False
+            return []
         if not payload:
-            return 0, False
+            return []
         if self.status != 200:
             self._head = (self._head + payload)[:_DETAIL_LIMIT]
-            return 0, False
-        before, last = len(self.chunk_ns), False
-        for event in self._events.feed(payload):
-            last = self._take(event, arrived_ns)
-        return len(self.chunk_ns) - before, last
+            return []
+        return [self._take(event, arrived_ns) for event in self._events.feed(payload)]
+
+    def _whole_chunks_ahead(self) -> bool:
+        framing = self._framing
+        return (
+            isinstance(framing, Chunked)
+            and framing.between_chunks()
+            and self.status == 200
+            and self._events.empty()
+        )
+
+    def _leap(
+        self,
+        data: bytes,
+        at: int,
+        ends: Sequence[int],
+        arrived_ns: Sequence[int],
+        found: list[tuple[int, int]],
+    ) -> int:
+        """Read ahead as long as every chunk holds one event of the plain kind, as they mostly do.
+
+        It does what `feed` would, several times faster. Returns how far it came.
+        """
+        start, number = at, bisect.bisect_right(ends, at)
+        for segment in data[at:].split(_EVENT_END)[:-1]:
+            line = segment.find(b"\r\n", 0, 12)
+            event = segment[line + 8 :]
+            if segment[line + 2 : line + 8] != b"data: " or b"\n" in event:
+                break
+            if not _is_size(segment[:line], len(segment) - line):
+                break
+            at += len(segment) + len(_EVENT_END)
+            while ends[number] < at - 2:
+                number += 1
+            found.append((number, self._take(event, arrived_ns[number])))
+        self.received_bytes += at - start
+        return at
 
     def _payload(self, data: bytes) -> bytes:
         if self._framing is not None:
@@ -97,28 +158,36 @@ class Answer:
             self._head = f"redirects are not followed: {where}; ".encode() if where else b""
         return self._framing.feed(head.rest) if head.rest else b""
 
-    def _take(self, event: bytes, arrived_ns: int) -> bool:
-        """Read one event; return whether it carried tokens."""
+    def _take(self, event: bytes, arrived_ns: int) -> int:
+        """Read one event; return how many tokens it carried."""
+        plain = _PLAIN.search(event) if self._continuous else None
+        if plain is not None and b'"error"' not in event:
+            tokens = int(plain[1]) - self.counted_tokens
+        else:
+            tokens = self._parsed(event)
+        if tokens <= 0:
+            return 0
+        self.chunk_ns.append(arrived_ns)
+        self.chunk_tokens.append(tokens)
+        self.counted_tokens += tokens
+        return tokens
+
+    def _parsed(self, event: bytes) -> int:
         if event.strip() == b"[DONE]":
             self.done = True
-            return False
+            return 0
         try:
             chunk = json.loads(event)
         except ValueError:
             self._fail("malformed", f"not JSON: {event[:200]!r}")
-            return False
+            return 0
         if not isinstance(chunk, dict):
             self._fail("malformed", f"not an object: {event[:200]!r}")
-            return False
+            return 0
         if chunk.get("error") or chunk.get("object") == "error":
             self._fail("in_band", str(chunk.get("error") or chunk.get("message")))
-            return False
-        tokens = self._tokens(chunk)
-        if tokens > 0:
-            self.chunk_ns.append(arrived_ns)
-            self.chunk_tokens.append(tokens)
-            self.counted_tokens += tokens
-        return tokens > 0
+            return 0
+        return self._tokens(chunk)
 
     def _tokens(self, chunk: dict[str, Any]) -> int:
         usage = chunk.get("usage")
@@ -189,6 +258,13 @@ class Answer:
 
 def _count(value: object, otherwise: int | None) -> int | None:
     return value if isinstance(value, int) and value >= 0 else otherwise
+
+
+def _is_size(digits: bytes, size_bytes: int) -> bool:
+    try:
+        return int(digits, 16) == size_bytes
+    except ValueError:
+        return False
 
 
 def _has_content(choice: dict[str, Any]) -> bool:

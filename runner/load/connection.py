@@ -32,6 +32,7 @@ class Connection:
         "_head",
         "_walked",
         "begun_ns",
+        "broken",
         "careful",
         "errand",
         "fd",
@@ -80,6 +81,7 @@ class Connection:
         self.sent_ns = 0
         self.careful = True
         self.keep_alive = False
+        self.broken = False
         self._head = b""
         self._framing: Framing | None = None
         self._walked = 0
@@ -92,16 +94,19 @@ class Connection:
         self.out = memoryview(errand.wire)
 
     def push(self) -> bool:
-        """Write what the socket takes now; return whether all is written.
+        """Write what the socket takes now; return whether nothing is left to write.
 
-        Raises:
-            OSError: the connection broke.
+        When the connection broke nothing is left either: what the server said before is still to be
+        read, and the break is found behind it.
         """
         while self.out:
             try:
                 self.out = self.out[self.sock.send(self.out) :]
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
+            except OSError:
+                self.out = memoryview(b"")
+                self.broken = True
         return True
 
     def shake(self) -> bool:
@@ -155,7 +160,7 @@ class Connection:
     def _finished(self) -> bool:
         if self._framing is None or not self._framing.finished:
             return False
-        self.keep_alive = self.keep_alive and self._framing.reusable
+        self.keep_alive = self.keep_alive and self._framing.reusable and not self.broken
         return True
 
     def take_reads(self) -> list[Read]:

@@ -26,9 +26,9 @@ class Events:
         *blocks, self._buffer = buffer.split(b"\n\n")
         return [data for data in map(_data, blocks) if data is not None]
 
-    def rest(self) -> bytes:
-        """Return what came after the last complete event."""
-        return self._buffer.strip()
+    def empty(self) -> bool:
+        """Return whether nothing came after the last complete event."""
+        return not self._buffer
 
 
 def _unix(buffer: bytes) -> bytes:

@@ -57,7 +57,6 @@ def proof_of(
     exact = sum(report.get("exact_chunks", 0) for report in parsers)
     firsts = [report["first_sent_ns"] for report in workers if report.get("first_sent_ns")]
     stamps = sorted(found.stamps)
-    loop_p99_s = loop.quantile_s(0.99) or 0.0
     clock_s = max((report.get("clock_error_ns", 0) for report in workers), default=0) / 1e9
     drawn_per_s, sent_per_s = _rates(found)
     return Proof(
@@ -71,6 +70,7 @@ def proof_of(
         send_lag_p50_s=send_lag.quantile_s(0.5),
         send_lag_p99_s=send_lag.quantile_s(0.99),
         send_lag_max_s=send_lag.largest_s(),
+        sending_p99_s=_merged(workers, "sending").quantile_s(0.99),
         client_lag_p50_s=lag.quantile_s(0.5),
         client_lag_p99_s=lag.quantile_s(0.99),
         client_lag_max_s=lag.largest_s(),
@@ -81,8 +81,8 @@ def proof_of(
         received_bytes=_total(parsers, "bytes"),
         several_chunks_ratio=_ratio(_total(parsers, "several"), _total(parsers, "token_reads")),
         unstamped_ratio=_ratio(_total(parsers, "unstamped"), _total(parsers, "reads")),
-        remaining_error_p50_s=remaining_error_s(0.5, exact, doubt, loop_p99_s, clock_s),
-        remaining_error_p99_s=remaining_error_s(0.99, exact, doubt, loop_p99_s, clock_s),
+        remaining_error_p50_s=remaining_error_s(0.5, exact, doubt, loop, clock_s),
+        remaining_error_p99_s=remaining_error_s(0.99, exact, doubt, loop, clock_s),
         clock_error_s=clock_s,
         clock_steps=_total(workers, "clock_steps"),
         cpu_s=cpu_s,
@@ -101,15 +101,18 @@ def proof_of(
 
 
 def remaining_error_s(
-    share: float, exact: int, doubt: Lags, loop_delay_s: float, clock_error_s: float
+    share: float, exact: int, doubt: Lags, loop_delay: Lags, clock_error_s: float
 ) -> float | None:
     """Return the error left in chunk times that `share` of them do not exceed.
+
+    The spans and the loop's delay are added quantile by quantile, as if they always met: their sum
+    is at most that.
 
     Args:
         share: quantile wanted.
         exact: chunks whose own kernel stamp is known.
         doubt: spans in which the other chunks must have come.
-        loop_delay_s: how late the loop may have woken to see them.
+        loop_delay: how late the loop may have woken to see them.
         clock_error_s: error of every kernel stamp.
     """
     others = doubt.counts.total()
@@ -118,7 +121,8 @@ def remaining_error_s(
     if share * (exact + others) <= exact:
         return clock_error_s
     within = (share * (exact + others) - exact) / others
-    return (doubt.quantile_s(within) or 0.0) + loop_delay_s + clock_error_s
+    late_s = loop_delay.quantile_s(within) or 0.0
+    return (doubt.quantile_s(within) or 0.0) + late_s + clock_error_s
 
 
 def _held(found: Census, windows: Windows, in_flight: int | None) -> float | None:

@@ -169,6 +169,10 @@ class Chunked:
             self._take(line.rstrip(b"\r"))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    def between_chunks(self) -> bool:
+        """Return whether the next byte begins a chunk."""
+        return self._state == _SIZE and not self._line and not self.finished
+
     def _keep(self, part: bytes) -> None:
         self._line += part
         if len(self._line) > _HEAD_LIMIT_BYTES:

@@ -6,10 +6,12 @@ A process of its own, at the lowest priority, so that parsing never delays the m
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -61,28 +63,26 @@ class Parser:
         shard.write(self._out, timeline, answer.chunk_ns, answer.chunk_tokens)
 
     def _read(self, answer: Answer, record: Record) -> None:
-        counts, at, doubts, lags = self.counts, 0, [], []
-        counts["reads"] += len(record.sizes)
-        counts["bytes"] += len(record.data)
-        for own_ns, since_ns, kernel_ns, size in zip(
-            record.own_ns, record.since_ns, record.kernel_ns, record.sizes, strict=True
-        ):
-            arrived_ns = kernel_ns or own_ns
-            chunks, last = answer.feed(record.data[at : at + size], arrived_ns)
-            at += size
-            if kernel_ns:
-                lags.append(own_ns - kernel_ns)
-            else:
-                counts["unstamped"] += 1
-            if chunks:
-                exact = 1 if last and kernel_ns else 0
-                counts["token_reads"] += 1
-                counts["several"] += chunks > 1
-                counts["exact_chunks"] += exact
-                doubts += [arrived_ns - since_ns] * (chunks - exact)
-                if not kernel_ns:
-                    self._user_stamped.add(record.number)
+        own, kernel, since = record.own_ns, record.kernel_ns, record.since_ns
+        arrived = [stamp or late for stamp, late in zip(kernel, own, strict=True)]
+        found = answer.read(record.data, list(itertools.accumulate(record.sizes)), arrived)
+        lags = [late - stamp for stamp, late in zip(kernel, own, strict=True) if stamp]
         self.lag.add(lags)
+        self.counts["reads"] += len(own)
+        self.counts["bytes"] += len(record.data)
+        self.counts["unstamped"] += len(own) - len(lags)
+        doubts = []
+        for number, tokens in _by_read(found):
+            chunks = sum(map(bool, tokens))
+            if not chunks:
+                continue
+            exact = bool(tokens[-1] and kernel[number])
+            self.counts["token_reads"] += 1
+            self.counts["several"] += chunks > 1
+            self.counts["exact_chunks"] += exact
+            doubts += [arrived[number] - since[number]] * (chunks - exact)
+            if not kernel[number]:
+                self._user_stamped.add(record.number)
         self.doubt.add(doubts)
 
     def _timeline(self, answer: Answer, record: Record) -> Timeline:
@@ -116,6 +116,12 @@ class Parser:
             "doubt": self.doubt.plain(),
             "cpu_ns": time.process_time_ns() - self._cpu_from_ns,
         }
+
+
+def _by_read(found: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Gather the tokens of the events that one read completed."""
+    for number, events in itertools.groupby(found, lambda event: event[0]):
+        yield number, [tokens for _, tokens in events]
 
 
 def follow(spool: Path, out: Path, report: Path) -> None:

@@ -21,6 +21,7 @@ class Proof:
             the same slot) to the send, median.
         send_lag_p99_s: the same, 99 % quantile.
         send_lag_max_s: the same, largest.
+        sending_p99_s: time a request's first write took, 99 % quantile: its send stamp precedes it.
         client_lag_p50_s: own stamp of a read minus the kernel's, median; None without stamps.
         client_lag_p99_s: the same, 99 % quantile.
         client_lag_max_s: the same, largest.
@@ -33,7 +34,7 @@ class Proof:
         unstamped_ratio: share of reads without a kernel stamp.
         remaining_error_p50_s: error left in the time of a chunk after kernel stamps, median: 0 (and
             the clock's error) for the last chunk of a stamped read, else at most the span in
-            which it must have come, plus the loop delay's 99 % quantile.
+            which it must have come, plus the loop's delay.
         remaining_error_p99_s: the same, 99 % quantile.
         clock_error_s: error of mapping kernel stamps onto CLOCK_MONOTONIC.
         clock_steps: times the time of day was set during the load: stamps around them are off.
@@ -59,6 +60,7 @@ class Proof:
     send_lag_p50_s: float | None = None
     send_lag_p99_s: float | None = None
     send_lag_max_s: float | None = None
+    sending_p99_s: float | None = None
     client_lag_p50_s: float | None = None
     client_lag_p99_s: float | None = None
     client_lag_max_s: float | None = None

@@ -26,15 +26,12 @@ from runner.load.http1 import Malformed
 from runner.load.lags import Lags
 from runner.load.pool import Pool, resolve
 from runner.load.pulse import Pulse
+from runner.load.schedule import Schedule
 from runner.load.spool import Read, Writer
 
 _SLEPT_NS: Final = 50_000
-_COOL_NS: Final = 100_000_000
-_AHEAD_BYTES: Final = 256 << 20
 _LONG_READS: Final = 256
 _WAVE: Final = 1024
-_WARMING: Final = 16
-_AHEAD: Final = 4096
 _OPENINGS: Final = 64
 _MAX_EVENTS: Final = 512
 
@@ -42,37 +39,36 @@ Finished = tuple[Errand, int, int, str, list[Read]]
 
 
 class Worker:
-    """The loop, the requests in flight and those to come."""
+    """The loop and the requests in flight."""
 
     def __init__(self, config: Mapping[str, Any], feed: Feed, control: socket.socket) -> None:
-        self.closed_loop: bool = config["closed_loop"]
-        self.cap: int = config["cap"]
-        self.timeout_ns: int = config["timeout_ns"]
-        self.duration_ns: int | None = config["duration_ns"]
-        self.opens_after_ns: int = config["opens_after_ns"]
         tls = ssl.create_default_context() if config["tls"] else None
+        self.schedule = Schedule(
+            closed_loop=config["closed_loop"],
+            cap=config["cap"],
+            duration_ns=config["duration_ns"],
+            opens_after_ns=config["opens_after_ns"],
+        )
+        self.timeout_ns: int = config["timeout_ns"]
         self.epoll = select.epoll()
         self.pool = Pool(resolve(config["host"], config["port"]), config["host"], tls, self.epoll)
         self.pool.reserve = config["reserve"]
         self.space_bytes = space_bytes(tls)
-        self.feed = feed
-        self.control = control
         self.spool = Writer(Path(config["spool"]))
         self.pulse = Pulse()
         self.timer = Timer()
-        self.queue: deque[Errand] = deque()
-        self.queued_bytes = 0
+        self.feed = feed
         self.feeding = True
+        self.control = control
         self.flying: dict[int, Connection] = {}
+        self.answering: dict[int, Connection] = {}
         self.finished: deque[Finished] = deque()
         self.freed_ns: deque[int] = deque()
         self.turnaround = Lags()
+        self.sending = Lags()
         self.pumping = False
-        self.behind = False
-        self.origin_ns: int | None = None
-        self.end_ns: int | None = None
-        self.cool_until_ns = 0
         self.ready = False
+        self.behind = False
         self.cpu_from_ns = 0
         self.first_sent_ns = 0
         for fd in (feed.fd, control.fileno(), self.pulse.fd, self.timer.fd):
@@ -80,19 +76,21 @@ class Worker:
 
     def run(self) -> None:
         """Go on until every request has ended."""
-        poll, clock, by_fd = self.epoll.poll, time.monotonic_ns, self.pool.by_fd
-        out, space = select.EPOLLOUT, self.space_bytes
+        poll, clock, answering = self.epoll.poll, time.monotonic_ns, self.answering
+        space = self.space_bytes
         woke_ns = clock()
+        self.pulse.start(woke_ns)
         while not self._over():
             before_ns = clock()
             events = poll(0 if self.finished else -1, _MAX_EVENTS)
             last_ns, woke_ns = woke_ns, clock()
             since_ns = woke_ns if woke_ns - before_ns > _SLEPT_NS else last_ns
             for fd, event in events:
-                connection = by_fd.get(fd)
-                if connection is None or event & out or connection.errand is None:
-                    self._attend(fd, event, woke_ns)
+                connection = answering.get(fd)
+                if connection is None:
+                    self._attend(fd, event, since_ns)
                     continue
+                # the same as _receive, spelled out: this is done for every token
                 try:
                     data, stamp, _, _ = connection.receive(READ_BYTES, space)
                 except (BlockingIOError, ssl.SSLWantReadError):
@@ -106,38 +104,42 @@ class Worker:
             if self.finished and (not events or len(self.finished) > _WAVE):
                 self._spool(*self.finished.popleft())
 
+    def _receive(self, connection: Connection, since_ns: int) -> bool:
+        """Read once; return whether there was something to read."""
+        try:
+            data, stamp, _, _ = connection.receive(READ_BYTES, self.space_bytes)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError as error:
+            self._finish(connection, f"reset:{error}")
+            return False
+        connection.reads.append((time.monotonic_ns(), since_ns, stamp, data))
+        return True
+
     def _look(self, connection: Connection, since_ns: int) -> None:
         """See whether an answer is whole; read on where epoll cannot tell that there is more."""
         while True:
+            if not connection.reads[-1][3]:
+                connection.reads.pop()
+                self._finish(connection, "closed")
+                return
             try:
-                if not connection.reads[-1][3]:
-                    connection.reads.pop()
-                    return self._finish(connection, "closed")
                 if connection.ended():
-                    return self._finish(connection, "complete")
-                if not connection.more():
-                    return None
-                data, stamp, _, _ = connection.receive(READ_BYTES, self.space_bytes)
+                    self._finish(connection, "complete")
+                    return
             except Malformed as error:
-                return self._finish(connection, f"malformed:{error}")
-            except ssl.SSLWantReadError:
-                return None
-            except OSError as error:
-                return self._finish(connection, f"reset:{error}")
-            connection.reads.append((time.monotonic_ns(), since_ns, stamp, data))
+                self._finish(connection, f"malformed:{error}")
+                return
+            if not connection.more() or not self._receive(connection, since_ns):
+                return
 
-    def _attend(self, fd: int, event: int, woke_ns: int) -> None:
-        """Deal with everything that is not an answer's bytes."""
+    def _attend(self, fd: int, event: int, since_ns: int) -> None:
+        """Deal with everything that is not the bytes of an answer."""
         connection = self.pool.by_fd.get(fd)
         if connection is not None:
-            if connection.open and connection.errand is None:
-                self.pool.drop(connection)
-            elif not connection.open:
-                self._open(connection)
-            elif event & select.EPOLLOUT:
-                self._push(connection)
+            self._attend_connection(connection, event, since_ns)
         elif fd == self.pulse.fd:
-            self._tick(woke_ns)
+            self._tick(time.monotonic_ns())
         elif fd == self.feed.fd:
             self._take_feed()
         elif fd == self.timer.fd:
@@ -146,41 +148,47 @@ class Worker:
         elif fd == self.control.fileno():
             self._obey()
 
+    def _attend_connection(self, connection: Connection, event: int, since_ns: int) -> None:
+        if not connection.open:
+            self._open(connection)
+        elif connection.errand is None:
+            self.pool.drop(connection)
+        elif event & ~select.EPOLLOUT and self._receive(connection, since_ns):
+            self._look(connection, since_ns)
+        elif event & select.EPOLLOUT and connection.errand is not None:
+            self._push(connection)
+
     def _open(self, connection: Connection) -> None:
-        errand = connection.errand
         try:
             if not self.pool.go_on(connection):
                 return
         except OSError as error:
-            if errand is not None:
+            if connection.errand is not None:
                 self._finish(connection, f"refused:{error}")
             return
-        if errand is None:
+        if connection.errand is None:
             self.pool.give_back(connection, 0)
         else:
-            self._send(connection)
+            self._send(connection, connection.errand)
 
-    def _send(self, connection: Connection) -> None:
+    def _send(self, connection: Connection, errand: Errand) -> None:
         """Begin to write the request of a connection that is open."""
-        connection.sent_ns = time.monotonic_ns()
-        if self.freed_ns:
-            self.turnaround.add((connection.sent_ns - self.freed_ns.popleft(),))
-        errand, duration_ns = connection.errand, self.duration_ns
-        if self.end_ns is None and duration_ns is not None and errand and not errand.warmup:
-            self.end_ns = connection.sent_ns + duration_ns
-        self.first_sent_ns = self.first_sent_ns or connection.sent_ns
+        connection.sent_ns = sent_ns = time.monotonic_ns()
         self._push(connection)
+        self.sending.add((time.monotonic_ns() - sent_ns,))
+        if self.freed_ns:
+            self.turnaround.add((sent_ns - self.freed_ns.popleft(),))
+        self.schedule.note_sent(errand, sent_ns)
+        self.first_sent_ns = self.first_sent_ns or sent_ns
 
     def _push(self, connection: Connection) -> None:
-        try:
-            done = connection.push()
-        except OSError as error:
-            self._finish(connection, f"reset:{error}")
-            return
+        """Write what the socket takes; an answer may come before all is written."""
+        done = connection.push()
+        if done:
+            self.answering[connection.fd] = connection
         if done == connection.partial:
             connection.partial = not done
-            more = 0 if done else select.EPOLLOUT
-            self.epoll.modify(connection.fd, select.EPOLLIN | more)
+            self.epoll.modify(connection.fd, select.EPOLLIN | (0 if done else select.EPOLLOUT))
 
     def _pump(self) -> None:
         """Start what is due and has room."""
@@ -188,25 +196,12 @@ class Worker:
             return
         self.pumping = True
         now_ns = time.monotonic_ns()
-        room = self.cap if self.closed_loop or self.origin_ns else min(self.cap, _WARMING)
-        while self.queue and len(self.flying) < room and now_ns >= self.cool_until_ns:
-            due_ns = self._due_ns(self.queue[0])
-            if due_ns is None:
-                break
-            if due_ns > now_ns:
-                self.timer.arm(due_ns)
-                break
-            errand = self.queue.popleft()
-            self.queued_bytes -= len(errand.wire)
+        while errand := self.schedule.next(now_ns, len(self.flying)):
             self._start(errand, now_ns)
+        if self.schedule.wake_ns:
+            self.timer.arm(self.schedule.wake_ns)
         self.pumping = False
         self._want_feed()
-
-    def _due_ns(self, errand: Errand) -> int | None:
-        """Return when a request may go; None while the load has not begun."""
-        if self.origin_ns is None:
-            return 0 if errand.warmup and errand.due_ns < 0 and not self.closed_loop else None
-        return self.origin_ns + max(errand.due_ns, 0)
 
     def _start(self, errand: Errand, now_ns: int) -> None:
         connection = self.pool.take(now_ns)
@@ -214,74 +209,65 @@ class Worker:
             try:
                 connection = self.pool.open()
             except OSError as error:
-                self._keep(errand, now_ns, f"refused:{error}", [])
+                self._keep(errand, 0, f"refused:{error}", [])
                 return
         connection.begin(errand, now_ns)
         self.flying[errand.number] = connection
         if connection.open:
-            self._send(connection)
+            self._send(connection, errand)
 
     def _keep(self, errand: Errand, sent_ns: int, ended: str, reads: list[Read]) -> None:
         """Leave a request that has ended to the spool."""
         now_ns = time.monotonic_ns()
         self.finished.append((errand, sent_ns, now_ns, ended, reads))
-        if ended.startswith("refused") and self.closed_loop:
-            self.cool_until_ns = now_ns + _COOL_NS
-        elif self.closed_loop and sent_ns:
+        if ended.startswith("refused"):
+            self.schedule.note_refused(now_ns)
+        elif self.schedule.closed_loop:
             self.freed_ns.append(now_ns)
 
     def _finish(self, connection: Connection, ended: str) -> None:
         """End the request of a connection and start what comes next."""
         errand, connection.errand = connection.errand, None
+        self.answering.pop(connection.fd, None)
         if errand is not None:
             del self.flying[errand.number]
             self._keep(errand, connection.sent_ns, ended, connection.reads)
-        if ended == "complete" and connection.keep_alive and not connection.out:
+        if ended == "complete" and connection.keep_alive and not connection.partial:
             self.pool.give_back(connection, time.monotonic_ns())
         else:
             self.pool.drop(connection)
         self._pump()
 
-    def _tick(self, woke_ns: int) -> None:
-        a_second = self.pulse.tick(woke_ns)
+    def _tick(self, now_ns: int) -> None:
+        """Do what is done every 10 ms."""
+        a_second = self.pulse.tick(now_ns)
         while self.flying:
             oldest = next(iter(self.flying.values()))
-            if woke_ns - oldest.begun_ns < self.timeout_ns:
+            if now_ns - oldest.begun_ns < self.timeout_ns:
                 break
-            self._finish(oldest, f"timeout:{self.timeout_ns / 1e9:g} s passed")
-        if self.end_ns is not None and woke_ns >= self.end_ns:
-            self._close_window(woke_ns)
-        if not self.closed_loop or not self.ready:
+            self._finish(oldest, f"timeout:no answer within {self.timeout_ns / 1e9:g} s")
+        if self.schedule.end_ns is not None and now_ns >= self.schedule.end_ns:
+            self._close_window(now_ns)
+        if not (self.schedule.closed_loop and self.ready):
             self.pool.fill(_OPENINGS)
-        if not self.ready and self._is_ready():
+        if not self.ready and self.schedule.is_primed(len(self.flying)) and self.pool.filled():
             self.ready = True
-            self._say({"ready": True})
+            self.control.sendall(b"ready\n")
         if a_second:
             self._spool_long()
         self._pump()
 
-    def _is_ready(self) -> bool:
-        fed = self.feed.ended or not self.feeding or len(self.queue) >= self.cap
-        ahead = self.queue[0] if self.queue else None
-        warm = self.closed_loop or not (self.flying or (ahead and ahead.due_ns < 0))
-        return fed and warm and self.pool.filled()
-
     def _close_window(self, now_ns: int) -> None:
         """Start nothing more; what is in flight may end."""
-        self._end_feed()
-        while self.queue:
-            errand = self.queue.popleft()
-            due_ns = self._due_ns(errand)
-            if not self.closed_loop and due_ns is not None and due_ns < now_ns:
-                self._keep(errand, 0, "cancelled:still queued when the window closed", [])
+        for errand in self.schedule.close(now_ns):
+            self._keep(errand, 0, "cancelled:no room until the window closed", [])
 
     def _stop(self, why: str) -> None:
         """End everything now."""
-        self._end_feed()
-        self.queue.clear()
+        self.schedule.drop()
+        self.schedule.origin_ns = self.schedule.origin_ns or time.monotonic_ns()
         for connection in list(self.flying.values()):
             self._finish(connection, f"cancelled:{why}")
-        self.origin_ns = self.origin_ns or time.monotonic_ns()
 
     def _spool_long(self) -> None:
         """Write what long answers have brought so far, so that memory stays bounded."""
@@ -295,9 +281,9 @@ class Worker:
                 self._finish(connection, f"malformed:{error}")
                 continue
             self._spool(errand, connection.sent_ns, 0, "", reads)
-        if self.spool.behind:
-            self._stop("the answers could not be parsed as fast as they came")
+        if self.spool.behind and not self.behind:
             self.behind = True
+            self._stop("the answers could not be parsed as fast as they came")
 
     def _spool(
         self, errand: Errand, sent_ns: int, ended_ns: int, ended: str, reads: list[Read]
@@ -305,7 +291,7 @@ class Worker:
         self.spool.write(
             number=errand.number,
             warmup=errand.warmup,
-            due_ns=errand.due_ns if self.origin_ns is None else self._intended_ns(errand),
+            due_ns=self.schedule.intended_ns(errand),
             sent_ns=sent_ns,
             ended_ns=ended_ns,
             offset_ns=self.pulse.offset_ns,
@@ -314,56 +300,41 @@ class Worker:
             reads=reads,
         )
 
-    def _intended_ns(self, errand: Errand) -> int:
-        return -1 if errand.due_ns < 0 or self.origin_ns is None else self.origin_ns + errand.due_ns
-
     def _take_feed(self) -> None:
         for errand in self.feed.read():
-            self.queue.append(errand)
-            self.queued_bytes += len(errand.wire)
-        if self.feed.ended:
-            self._end_feed()
+            self.schedule.add(errand)
+        self.schedule.ended = self.schedule.ended or self.feed.ended
         self._pump()
 
     def _want_feed(self) -> None:
         """Read the pipe only while there is room ahead."""
-        most = _AHEAD if not self.closed_loop else max(2 * self.cap, 64)
-        want = len(self.queue) < most and self.queued_bytes < _AHEAD_BYTES
-        if want != self.feeding and not self.feed.ended:
+        want = self.schedule.wants_more()
+        if want != self.feeding:
             self.feeding = want
             if want:
                 self.epoll.register(self.feed.fd, select.EPOLLIN)
             else:
                 self.epoll.unregister(self.feed.fd)
 
-    def _end_feed(self) -> None:
-        if self.feeding:
-            self.epoll.unregister(self.feed.fd)
-        self.feed.ended = True
-        self.feeding = False
-
     def _obey(self) -> None:
         """Do what the parent says; its silence for ever means that it is gone."""
         said = self.control.recv(1 << 16)
-        for line in said.splitlines() or [b'{"stop": "the parent is gone"}']:
+        for line in said.splitlines() or [b'{"stop": "the parent process is gone"}']:
             order = json.loads(line)
             if "stop" in order:
                 self._stop(order["stop"])
-            elif self.origin_ns is None:
-                self.origin_ns = order["open_ns"]
+            elif self.schedule.origin_ns is None:
+                self.schedule.begin(order["open_ns"])
                 self.cpu_from_ns = time.process_time_ns()
-                if not self.closed_loop and self.duration_ns is not None:
-                    self.end_ns = self.origin_ns + self.opens_after_ns + self.duration_ns
-                self.timer.arm(self.origin_ns)
-
-    def _say(self, what: Mapping[str, object]) -> None:
-        self.control.sendall(json.dumps(what).encode() + b"\n")
+                self.timer.arm(order["open_ns"])
 
     def _over(self) -> bool:
         return (
-            self.feed.ended
-            and self.origin_ns is not None
-            and not (self.queue or self.flying or self.finished)
+            not self.flying
+            and not self.finished
+            and self.schedule.ended
+            and self.schedule.origin_ns is not None
+            and not len(self.schedule)
         )
 
     def report(self) -> dict[str, object]:
@@ -372,12 +343,12 @@ class Worker:
             "cpu_ns": time.process_time_ns() - self.cpu_from_ns,
             "loop_delay": self.pulse.delay.plain(),
             "turnaround": self.turnaround.plain(),
+            "sending": self.sending.plain(),
             "clock_error_ns": self.pulse.clock_error_ns,
             "clock_steps": self.pulse.clock_steps,
             "connections": self.pool.opened,
             "first_sent_ns": self.first_sent_ns,
             "behind": self.behind,
-            "end_ns": self.end_ns,
         }
 
 
@@ -391,7 +362,6 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    worker.pulse.start(time.monotonic_ns())
     worker.run()
     worker.spool.close()
     Path(config["report"]).write_text(json.dumps(worker.report()))
