@@ -72,11 +72,13 @@ class Exit:
         code: exit code; negative for a signal of a local process, None where nobody can tell.
         oom_killed: the kernel killed it for memory (Docker's OOMKilled).
         removed: it is gone altogether: someone removed it behind our back.
+        daemon_lost: Docker's daemon went away while it lived, which may be what ended it.
     """
 
     code: int | None
     oom_killed: bool = False
     removed: bool = False
+    daemon_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,7 @@ class LogFile:
         self._mask = _Mask(secrets or {})
         self._times = _LineTimes()
         self._written_bytes = 0
+        self.taken_bytes = 0
         self._tail = _Tail(TAIL_BYTES)
         self._lock = threading.Lock()
 
@@ -60,6 +61,7 @@ class LogFile:
     def take(self, data: bytes) -> None:
         """Write what a server just printed."""
         with self._lock:
+            self.taken_bytes += len(data)
             if not self._file.closed:
                 self._write(self._mask.through(data), self._clock() - self._start_s)
 
