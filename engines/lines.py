@@ -1,0 +1,181 @@
+"""Log lines without what others wrapped around them: colours, containers, process and rank tags."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+LONGEST: Final = 64 * 1024
+"""Characters of one line that are looked at; the longest configuration line has about 6,000."""
+
+SEAM: Final = "\ue000"
+"""Stands where a line end may have cut a word or number: neither half is read as a whole one."""
+
+COLOURS: Final = re.compile(
+    r"(?:\x1b|\\u001b|\\x1b|\\033|␛)\[[0-9;?]*[A-Za-z]|\[(?:\d{1,3}(?:;\d{1,3})*)m"
+)
+
+_FOREIGN: Final = re.compile(
+    r"""\s*(?:
+        \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?
+            (?:\s+std(?:out|err)\s+[FP])?(?=\s)      # docker -t, Kubernetes
+      | \[\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\](?=\s)    # CI
+      | [\w.-]+(?:/[\w.-]+)*\s*\|(?=\s)              # Compose and others: NAME |
+      | [|│┃║>](?=\s)                                # boxes, tables, quotations
+      | \#(?=\s\s)                                   # quoted in a comment
+      | (?:vLLM|SGLang)\ STD(?:OUT|ERR):             # wrapped by another program
+      | \[(?:pod|container)/[^\]]*\]                 # kubectl --prefix
+      | \(pid=\d+[^()]*\)
+    )\s?""",
+    re.VERBOSE,
+)
+
+PREFIX: Final = re.compile(
+    r"""
+    (?P<tags>(?:\((?:[A-Za-z]\w*(?:-\d+)?\s)?[^()=]{0,40}pid=\d+[^()]{0,80}\)\s*)*)
+    (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\ (?P<day>\d\d-\d\d\ \d\d:\d\d:\d\d)
+        (?:\.\d+)?\ \[?(?P<file>[\w./-]+):\d+\]\ ?
+  | (?P<tag>\((?:[A-Za-z]\w*(?:-\d+)?\s)?[^()=]{0,40}pid=\d+[^()]{0,80}\))\s?
+  | \[(?P<time>\d{4}-\d\d-\d\d\ \d\d:\d\d:\d\d)(?:[.,]\d+)?(?P<ranks>(?:\ [A-Z]\w*\d)*)\]\ ?
+  | \[(?P<bare>(?:(?:DP|PP|TP|EP|ATTN_CP|ATTN_DP|MOE_DP)\d+\ ?)+|gpu(?:_id)?=\d+)\]\ ?
+    """,
+    re.VERBOSE,
+)
+
+_UVICORN: Final = re.compile(r"(?P<level>INFO|WARNING|ERROR|CRITICAL):\s+")
+
+_PART: Final = re.compile(r"(?:(?<=_)|(?<=\s)|^)([A-Z]+(?:_[A-Z]+)*?)_?(\d+)")
+_CORE: Final = re.compile(r"EngineCore_(\d+)\b")
+_WORKER: Final = re.compile(r"rank=(\d+)")
+_GPU: Final = re.compile(r"gpu(?:_id)?=(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One message of a line: usually the whole line, several where lines were glued.
+
+    Attributes:
+        text: the message.
+        rank: part of the server that printed it, as `DP1 TP0`; empty where it bears no tag.
+        level: its level, empty where it bears none.
+        file: the source file it names.
+        time: its time of day, comparable with others of the same engine; empty where none.
+        prefixed: it bears a prefix, so it is no continuation of the message before.
+    """
+
+    text: str
+    rank: str = ""
+    level: str = ""
+    file: str = ""
+    time: str = ""
+    prefixed: bool = False
+
+
+def segments(line: str) -> Iterator[Segment]:
+    """Yield the messages of one line of a log."""
+    line = plain(line[:LONGEST])
+    for part in unwrapped(line):
+        for piece in part.split("\r"):
+            if piece.strip():
+                yield from _messages(_stripped(piece))
+
+
+def plain(text: str) -> str:
+    """Return a text without colours, also where copying lost their escape characters."""
+    return COLOURS.sub("", text) if "[" in text else text
+
+
+def unwrapped(line: str) -> list[str]:
+    """Return the lines inside a JSON wrapper (Docker, Kubernetes, notebooks, vLLM's own)."""
+    start = line.find("{")
+    text = line.strip()
+    if text.endswith("}") and start >= 0 and '"' in line:
+        inner = _json_message(line[start:].strip())
+        return [line] if inner is None else inner.split("\n")
+    if text.startswith('"') and text.rstrip(",").endswith('"'):
+        quoted = _loaded(text.rstrip(","))
+        return plain(quoted).split("\n") if isinstance(quoted, str) else [line]
+    return [line]
+
+
+def _json_message(text: str) -> str | None:
+    page = _loaded(text)
+    if not isinstance(page, dict):
+        return None
+    for name in ("message", "msg", "log", "MESSAGE", "text", "line"):
+        inner = page.get(name)
+        if isinstance(inner, str):
+            process = page.get("vllm_process_name")
+            tag = f"({process} pid={page.get('process', 0)}) " if process else ""
+            return tag + plain(inner)
+    return None
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _stripped(text: str) -> str:
+    for _ in range(6):
+        found = _FOREIGN.match(text)
+        if not found:
+            break
+        text = text[found.end() :]
+    return text
+
+
+def _messages(text: str) -> Iterator[Segment]:
+    prefixes = list(PREFIX.finditer(text)) if "[" in text or "(" in text or "]" in text else []
+    if not prefixes or prefixes[0].start() > 0:
+        yield _unprefixed(text[: prefixes[0].start()] if prefixes else text)
+    rank = ""
+    for number, prefix in enumerate(prefixes):
+        end = prefixes[number + 1].start() if number + 1 < len(prefixes) else len(text)
+        rank = _rank(prefix) or (rank if prefix.end() != prefix.start() else "")
+        message = text[prefix.end() : end]
+        if number + 1 < len(prefixes) and not message.strip():
+            continue
+        yield _prefixed(prefix, message, rank)
+        rank = ""
+
+
+def _unprefixed(text: str) -> Segment:
+    uvicorn = _UVICORN.match(text)
+    if uvicorn:
+        return Segment(text=text[uvicorn.end() :], level=uvicorn["level"], prefixed=True)
+    return Segment(text=text)
+
+
+def _prefixed(prefix: re.Match[str], message: str, rank: str) -> Segment:
+    level = prefix["level"] or ""
+    uvicorn = None if level else _UVICORN.match(message)
+    if uvicorn:
+        level, message = uvicorn["level"], message[uvicorn.end() :]
+    return Segment(
+        text=message,
+        rank=rank,
+        level=level,
+        file=prefix["file"] or "",
+        time=prefix["day"] or prefix["time"] or "",
+        prefixed=True,
+    )
+
+
+def _rank(prefix: re.Match[str]) -> str:
+    text = prefix["tags"] or prefix["tag"] or prefix["ranks"] or prefix["bare"] or ""
+    if not text:
+        return ""
+    core = _CORE.search(text)
+    if core:
+        return f"DP{core[1]}"
+    worker = _WORKER.search(text) or _GPU.search(text)
+    if worker:
+        return f"rank {worker[1]}"
+    names = text.split("pid=")[0] if "pid=" in text else text
+    return " ".join(f"{name}{index}" for name, index in _PART.findall(names.strip("( ")))

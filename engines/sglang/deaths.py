@@ -1,0 +1,80 @@
+"""Why an SGLang server dies, in its own words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from engines.grammar import Death
+
+DEATHS: Final = (
+    Death("kv_no_memory", "Not enough memory. Please try to increase --mem-fraction-static"),
+    Death("kv_no_memory", "Loaded weights leave no GPU memory for the KV cache"),
+    Death(
+        "kv_no_memory",
+        "is larger than the profiled value",
+        re.compile(r"profiled value -\d"),
+        bare=True,
+        weak=True,
+    ),
+    Death(
+        "kv_no_memory",
+        "full_layer_tokens=",
+        re.compile(r"full_layer_tokens=-\d"),
+        bare=True,
+        weak=True,
+    ),
+    Death("mamba_cache_too_small", "Hybrid (mamba/linear-attention) state cache is too small"),
+    Death(
+        "mamba_cache_too_small",
+        "Not enough GPU memory for hybrid (mamba/linear-attention) state cache",
+    ),
+    Death("gpu_memory_busy", "The memory capacity is unbalanced"),
+    Death(
+        "oom_graph_capture", "Capture cuda graph failed", re.compile(r"out of memory"), bare=True
+    ),
+    Death("graph_capture_failed", "Capture cuda graph failed", weak=True),
+    Death(
+        "oom_serving",
+        " out of memory. Try to lower your batch size",
+        re.compile(r"\b(?:Decode|Prefill|Extend) out of memory\."),
+        bare=True,
+    ),
+    Death("oom_serving", "alloc_req_slots runs out of memory"),
+    Death("hicache_host_memory", "Not enough host memory available. Requesting"),
+    Death("hicache_host_memory", "Not enough host memory for "),
+    Death("hicache_host_memory", "No host memory is left for HiCache"),
+    Death("port_in_use", "Port is already in use. dist_init_port="),
+    Death(
+        "context_len_too_long",
+        "User-specified context_length (",
+        re.compile(r"is greater than the derived context_length"),
+    ),
+    Death("quantization_unsupported", "Quantization scheme requiring compute capability"),
+    Death("quantization_unsupported", "Unknown quantization method"),
+    Death(
+        "quantization_unsupported",
+        "he quantization method ",
+        re.compile(r"is not supported for the current GPU"),
+    ),
+    Death("quantization_unsupported", "Quantization method specified in the model config"),
+    Death("dtype_unsupported", "is not supported for quantization method"),
+    Death("dtype_unsupported", "Bfloat16 is only supported on GPUs with compute capability"),
+    Death("backend_unsupported", " backend is not supported on "),
+    Death("model_unsupported", "are not supported for now. Supported architectures"),
+)
+
+TAILS: Final = (
+    "Scheduler hit an exception",
+    "TpModelWorkerClient hit an exception",
+    "DataParallelController hit an exception",
+    "DetokenizerManager hit an exception",
+    "TokenizerManager hit an exception",
+    "scheduler is dead",
+    "scheduler died",
+    "Initialization failed. Please see the error messages above",
+    "Child process unexpectedly failed with an exit code",
+    "SIGQUIT received",
+    "Received sigquit from a child process",
+    " crashed with exit code ",
+)
