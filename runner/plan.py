@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from runner.cautions import cautions, load_cautions
 from runner.cells import Cell, cells_of
 from runner.experiment import Experiment
 from runner.identity import digest
@@ -76,24 +77,26 @@ class Plan:
 
 def expand(experiment: Experiment) -> Plan:
     """Return the plan of an experiment."""
-    all_cells = cells_of(experiment)
-    inapplicable = tuple(_inapplicable(all_cells))
-    refused = {entry.cell.cell_id for entry in inapplicable}
-    cells = tuple(cell for cell in all_cells if cell.cell_id not in refused)
+    resolved = [
+        (cell, cell.arguments("127.0.0.1", cell.engine.port)) for cell in cells_of(experiment)
+    ]
+    refused = [(cell, found.refusals) for cell, found in resolved if found.refusals]
+    cells = tuple(cell for cell, found in resolved if not found.refusals)
+    notes = [(cell, note) for cell, found in resolved if not found.refusals for note in found.notes]
     loads = tuple(load for keys in experiment.loads for load in loads_of(keys))
     return Plan(
         experiment=experiment,
         cells=cells,
-        inapplicable=inapplicable,
+        inapplicable=tuple(Inapplicable(cell=cell, reasons=why) for cell, why in refused),
         boots=tuple(_boots(cells, experiment.boots, experiment.seed)),
         loads=loads,
-        warnings=tuple(_warnings(experiment, cells, loads)),
+        warnings=(*cautions(experiment, cells, notes), *load_cautions(loads, cells)),
     )
 
 
 def block_order(cells: tuple[Cell, ...], block: int, seed: int) -> list[Cell]:
     """Return the cells in the order drawn for a block; earlier blocks never change it."""
-    order = sorted(cells, key=lambda cell: cell.cell_id)
+    order = sorted(cells, key=lambda cell: cell.cell_id)  # the order in the file means nothing
     random.Random(f"{seed}/order/{block}").shuffle(order)  # noqa: S311 - an order, not a secret
     return order
 
@@ -106,36 +109,3 @@ def _boots(cells: tuple[Cell, ...], boots: int, seed: int) -> Iterator[PlannedBo
                 continue
             yield PlannedBoot(cell=cell, boot=block, order=order)
             order += 1
-
-
-def _inapplicable(cells: list[Cell]) -> Iterator[Inapplicable]:
-    for cell in cells:
-        refusals = cell.arguments("127.0.0.1", cell.engine.port).refusals
-        if refusals:
-            yield Inapplicable(cell=cell, reasons=refusals)
-
-
-def _warnings(
-    experiment: Experiment, cells: tuple[Cell, ...], loads: tuple[Load, ...]
-) -> Iterator[str]:
-    if not cells:
-        yield "no cell is left to boot; see what is inapplicable or excluded"
-    if experiment.boots == 1:
-        yield "one boot of each cell: every figure will be labelled single; write boots = 3 or more"
-    for load in loads:
-        if load.requests is not None and load.requests < 100:
-            yield (
-                f"{load.load}: {load.requests} requests are too few for a p99; the tables will show"
-                " the maximum. Write requests = { per_stream = ..., at_least = 100 }"
-            )
-        if load.requests is not None and load.in_flight and load.requests < 2 * load.in_flight:
-            yield (
-                f"{load.load}: {load.requests} requests are less than two for each stream, so most"
-                " of the window is ramp"
-            )
-    for cell in cells:
-        if cell.launcher == "attach":
-            yield f"{cell.label}: a server that is attached is never restarted: one boot, single"
-    for cell in cells:
-        for note in cell.arguments("127.0.0.1", cell.engine.port).notes:
-            yield f"{cell.label}: {note}"
