@@ -13,7 +13,7 @@ from runner import workloads
 from runner.errors import ExperimentError
 from runner.levels import Load
 from runner.load import Ask
-from runner.load.arrivals import due_times
+from runner.load.arrivals import POISSON, Constant, Flat, Gamma, Law, due_times
 from runner.workloads import Prompt, Vocabulary
 
 
@@ -70,11 +70,12 @@ def asks_of(
     if refusal := refusal_of(load, engine):
         raise ExperimentError(refusal)
     sampling = load.keys.sampling.sampling()
-    times = _times(load, draw) if purpose != "warmup" else itertools.repeat(None)
+    timed = purpose != "warmup" and load.in_flight is None
+    times = _times(load, draw) if timed else iter(())
     for prompt in prompts_of(load, draw, vocabulary, purpose):
-        due_s = prompt.due_s
-        if due_s is None or load.in_flight is not None or purpose == "warmup":
-            due_s = next(times)
+        due_s = None
+        if timed:
+            due_s = next(times) + prompt.offset_s if prompt.due_s is None else prompt.due_s
         body = _body(prompt, engine, model, sampling)
         yield Ask(
             body=json.dumps(body, separators=(",", ":")).encode(),
@@ -96,13 +97,15 @@ def expected_hit_tokens(prompts: Iterable[Prompt]) -> int | None:
     return total
 
 
-def _times(load: Load, draw: Draw) -> Iterator[float | None]:
-    """Return the times of the arrival law in open loop, and None for ever in closed loop."""
-    if load.in_flight is not None:
-        return itertools.repeat(None)
+def _times(load: Load, draw: Draw) -> Iterator[float]:
+    """Return the times of the load's arrival law at its rate."""
     keys = load.keys
-    rng = draw.rng("arrivals")
-    return iter(due_times(keys.arrivals, load.level, rng, burstiness=keys.burstiness))
+    laws: dict[str, Law] = {
+        "poisson": POISSON,
+        "constant": Constant(),
+        "gamma": Gamma(keys.burstiness),
+    }
+    return due_times(laws[keys.arrivals], Flat(load.level), draw.rng("arrivals"))
 
 
 def _is_exact(prompt: Prompt) -> bool:

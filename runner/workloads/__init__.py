@@ -50,6 +50,7 @@ class Prompt:
         group: what belongs together (a prefix, a session).
         role: part it plays.
         due_s: its own time in the load (a trace); None where the arrival law decides.
+        offset_s: added to the time that the arrival law gives it.
         after: number of the prompt, in the order yielded, whose answer must have ended before.
         think_s: how long after that answer it is sent.
         expected_hit_tokens: prompt tokens that are in the prefix cache by construction, if every
@@ -63,6 +64,7 @@ class Prompt:
     group: str = ""
     role: str = ""
     due_s: float | None = None
+    offset_s: float = 0.0
     after: int | None = None
     think_s: float = 0.0
     expected_hit_tokens: int | None = 0

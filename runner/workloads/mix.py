@@ -91,7 +91,7 @@ def prompts(spec: Mix, rng: random.Random, vocabulary: Vocabulary) -> Iterator[P
         prompt = next(rng.choices(sources, weights)[0], None)
         if prompt is None:
             return
-        yield replace(prompt, due_s=None, after=None, think_s=0.0)
+        yield replace(prompt, due_s=None, offset_s=0.0, after=None, think_s=0.0)
 
 
 def _chats(spec: Mix) -> bool:
