@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import gc
-import signal
-import socket
 import sys
-import time
 from collections.abc import Sequence
 
-from engines.sim import options, profile, serve
-from engines.sim.dialect import Dialect
+from engines.sim import options, profile
+from engines.sim.dialects import DIALECTS
+from engines.sim.life import live
 from engines.sim.options import Simulate
 from engines.sim.say import say
-from engines.sim.setup import RefusalError, Setup
-from engines.sim.sglang.dialect import Sglang
-from engines.sim.twin import Twin, twin_of
-from engines.sim.vllm.dialect import Vllm
+from engines.sim.setup import RefusalError
+from engines.sim.twin import twin_of
 
-DIALECTS: dict[str, type[Vllm] | type[Sglang]] = {"vllm": Vllm, "sglang": Sglang}
 _USAGE = "usage: python -m engines.sim vllm|sglang [--simulate JSON] [--speed X] FLAGS..."
 
 
@@ -38,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     dialect = DIALECTS[argv[0]]()
     try:
         setup, shape = dialect.setup(flags, simulate, gpu)
-        return _live(dialect, twin_of(setup, simulate, gpu, shape))
+        return live(dialect, twin_of(setup, simulate, gpu, shape))
     except RefusalError as refusal:
         say(refusal.lines)
         return refusal.code
@@ -59,51 +52,6 @@ def _own(argv: Sequence[str]) -> tuple[Simulate, list[str]]:
         else:
             speed = float(value)
     return (simulate if speed is None else dataclasses.replace(simulate, speed=speed)), rest
-
-
-def _live(dialect: Dialect, twin: Twin) -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    setup = twin.setup
-    mark = f"SIMULATED ENGINE: this is not {setup.engine} but a model of it"
-    say(f"{mark} (GPU profile {twin.simulate.gpu}, speed {twin.simulate.speed:g})")
-    bound = _bind(setup) if dialect.binds_first else None
-    startup_s = twin.simulate.startup_s
-    if startup_s is None:
-        startup_s = _profile_startup_s(twin)
-    for phase in dialect.phases(twin):
-        time.sleep(phase.share * startup_s)
-        say(*phase.lines)
-    sock = bound or _bind(setup)
-    gc.freeze()
-    asyncio.run(serve.run(dialect, twin, sock))
-    return 0
-
-
-def _profile_startup_s(twin: Twin) -> float:
-    overheads = twin.overheads
-    whole_s = overheads.ready_s + (overheads.cold_ready_s if twin.cold else 0.0)
-    return whole_s / twin.simulate.speed
-
-
-def _bind(setup: Setup) -> socket.socket:
-    family = socket.AF_INET6 if ":" in setup.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((setup.host, setup.port))
-    except OSError as error:
-        raise RefusalError(_bind_error(setup, error)) from error
-    return sock
-
-
-def _bind_error(setup: Setup, error: OSError) -> str:
-    if setup.engine == "vllm":
-        return f"    sock.bind(addr)\nOSError: [Errno {error.errno}] {error.strerror}"
-    reason = (error.strerror or "").lower()
-    return (
-        f"ERROR:    [Errno {error.errno}] error while attempting to bind on address "
-        f"('{setup.host}', {setup.port}): {reason}"
-    )
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ class Dialect(Protocol):
     name: str
     binds_first: bool
     """The port is bound before anything is loaded."""
+    dies_politely: bool
+    """When the engine dies, clients get an error before the server ends."""
 
     def setup(
         self, argv: Sequence[str], simulate: Simulate, profile: Profile
@@ -53,11 +55,29 @@ class Dialect(Protocol):
     def phases(self, twin: Twin) -> Iterator[Phase]:
         """Yield the start-up."""
 
+    def failure(self, twin: Twin, phase: str) -> str | None:
+        """Return the exception that memory forces in a phase, None where it suffices."""
+
+    def crash(self, twin: Twin, phase: str) -> str:
+        """Return the exception of a crash that was ordered for a phase."""
+
+    def failed_start(self, twin: Twin, error: str) -> tuple[str, ...]:
+        """Return the log of a start that ends with an exception."""
+
+    def death(self, twin: Twin, error: str) -> tuple[str, ...]:
+        """Return the log of an engine that dies of an exception while it serves."""
+
+    def first_grammar(self, twin: Twin) -> tuple[tuple[str, ...], bool]:
+        """Return what the first constrained request brings: log lines, and whether it survives."""
+
     def warm(self, twin: Twin) -> tuple[str, ...]:
         """Return what the log says when the server is ready after it listens."""
 
     def page(self, twin: Twin, method: str, path: str, query: Mapping[str, str]) -> Reply | None:
         """Answer a request that is no completion; None where there is no such page."""
+
+    def periodic_lines(self, twin: Twin, seconds: float) -> tuple[str, ...]:
+        """Return what the log says every few seconds of a busy engine."""
 
     def step_lines(self, twin: Twin, step: Step) -> tuple[str, ...]:
         """Return what the log says of a step."""

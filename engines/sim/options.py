@@ -6,7 +6,9 @@ import dataclasses
 import difflib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+PHASES: Final = ("start", "weights", "compile", "profile", "graphs", "serve", "load")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +24,25 @@ class Simulate:
         startup_s: seconds from start to ready; None takes the profile's (divided by `speed`).
         kv_tokens: KV capacity of each boot in turn, the last for all that follow; empty computes
             it from memory.
-        cold: the compile cache is empty; None: it is at boot 0.
-        version: the engine release whose log it prints; None for the newest known.
-        model: what `/v1/models` names, where it must differ from what was asked.
+        cold: the compile cache is empty; None: it is at boot 0 and before.
+        version: the engine release whose log it prints, 99.0 for one nobody knows yet; None for
+            the newest known.
+        slow_start_s: further seconds while the weights load.
+        crash_at: phase in whose middle it ends, in the engine's own words.
+        hang_at: phase in which it stops for good; in `load`, no token comes any more.
+        oom_under_load: requests running at which it runs out of memory and ends.
+        die_after_requests: requests after which it is killed without a word.
+        wrong_model: what `/v1/models` names instead of the model asked.
+        zero_tokens: answers end before their first token.
+        lost_prefix_cache: the prefix cache is said to be on and never finds anything.
+        stuck_flush: the prefix cache cannot be emptied.
+        slowdown_ratio: factor on every step's time.
+        drift_ratio_per_hour: growth of every step's time in an hour.
+        boot_sd_ratio: spread of the steps' time from boot to boot.
+        night_sd_ratio: spread of the steps' time from night to night.
+        two_valued_ratio: factor on the steps' time of every other boot, drawn by chance.
+        echo_environment: the log shows the whole environment.
+        orphan_child: a child process outlives it by a minute.
     """
 
     gpu: str = "h100-80gb"
@@ -36,7 +54,27 @@ class Simulate:
     kv_tokens: tuple[int, ...] = ()
     cold: bool | None = None
     version: str | None = None
-    model: str | None = None
+    slow_start_s: float = 0.0
+    crash_at: str | None = None
+    hang_at: str | None = None
+    oom_under_load: int | None = None
+    die_after_requests: int | None = None
+    wrong_model: str | None = None
+    zero_tokens: bool = False
+    lost_prefix_cache: bool = False
+    stuck_flush: bool = False
+    slowdown_ratio: float = 1.0
+    drift_ratio_per_hour: float = 0.0
+    boot_sd_ratio: float = 0.0
+    night_sd_ratio: float = 0.0
+    two_valued_ratio: float = 1.0
+    echo_environment: bool = False
+    orphan_child: bool = False
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether this boot finds an empty compile cache."""
+        return self.cold if self.cold is not None else (self.boot is not None and self.boot <= 0)
 
 
 def read(text: str) -> Simulate:
@@ -54,7 +92,7 @@ def read(text: str) -> Simulate:
     return Simulate(**{name: _checked(name, value) for name, value in given.items()})
 
 
-_FIELDS = {field.name: field for field in dataclasses.fields(Simulate)}
+_FIELDS: Final = {field.name: field for field in dataclasses.fields(Simulate)}
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -62,22 +100,24 @@ def _checked(name: str, value: Any) -> Any:
         near = difflib.get_close_matches(name, _FIELDS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(_FIELDS)}"
         raise ValueError(f"--simulate has no key {name!r}{meant}")
-    if isinstance(value, list):
-        value = tuple(value)
-    elif isinstance(value, int) and not isinstance(value, bool) and name == "kv_tokens":
-        value = (value,)
+    if name == "kv_tokens":
+        value = tuple(value) if isinstance(value, list) else (value,)
     kinds = str(_FIELDS[name].type)
     if not any(_is(value, kind.strip()) for kind in kinds.split("|")):
         raise ValueError(f"--simulate key {name!r} takes {kinds}, not {json.dumps(value)}")
+    if name in ("crash_at", "hang_at") and value is not None and value not in PHASES:
+        raise ValueError(f"--simulate key {name!r} takes one of {', '.join(PHASES)}")
+    if name == "speed" and value <= 0:
+        raise ValueError("--simulate key 'speed' must be above 0")
     return value
 
 
 def _is(value: Any, kind: str) -> bool:
+    if kind.startswith("tuple"):
+        return isinstance(value, tuple) and all(_is(part, "int") for part in value)
     if isinstance(value, bool):
         return kind == "bool"
     if kind == "None":
         return value is None
-    if kind.startswith("tuple"):
-        return isinstance(value, tuple)
     allowed: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
     return isinstance(value, allowed.get(kind, ()))

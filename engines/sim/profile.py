@@ -23,6 +23,7 @@ class Overheads:
         sequence_s: sampling and bookkeeping of one sequence in a step.
         reserve_bytes: memory the engine keeps beside weights and KV.
         chunk_token_bytes: activation memory for each token of the largest chunk.
+        working_bytes: memory that serving takes beside all that, before the first grammar.
         kv_sd_bytes: boot-to-boot spread of the memory left for KV.
         cold_bytes: memory a boot with a cold compile cache loses.
         ready_s: start to ready with warm caches.
@@ -34,6 +35,7 @@ class Overheads:
     sequence_s: float = 0.0
     reserve_bytes: float = 0.0
     chunk_token_bytes: float = 0.0
+    working_bytes: float = 0.0
     kv_sd_bytes: float = 0.0
     cold_bytes: float = 0.0
     ready_s: float = 30.0

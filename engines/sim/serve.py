@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
+import os
 import signal
 import socket
 from bisect import bisect_left
 
-from engines.sim import answers
+from engines.sim import answers, asked
 from engines.sim.alarm import Alarm
-from engines.sim.answers import Answer, Asked, BadRequestError
+from engines.sim.answers import Answer
+from engines.sim.asked import Asked, BadRequestError
 from engines.sim.dialect import Dialect, Reply
 from engines.sim.say import say
 from engines.sim.step import Request, Step
@@ -18,6 +21,7 @@ from engines.sim.twin import ITERATION_BOUNDS, Twin
 from engines.sim.wire import Connection
 
 _COMPLETIONS = ("/v1/completions", "/v1/chat/completions")
+STATS_S = 10.0
 
 
 class Server:
@@ -33,19 +37,40 @@ class Server:
         self.dialect = dialect
         self.twin = twin
         self.loop = loop
-        self.ready = False
-        self.requests = 0
-        self.lag_s = 0.0
+        self.ended = loop.create_future()
+        self._requests = 0
+        self._arriving: list[tuple[float, int, Request]] = []
+        self._alive: set[Request] = set()
         self._gone: list[Request] = []
+        self._grammars: set[str] = set()
         self._born_s = loop.time()
-        self._alarm = Alarm(loop, self._tick)
+        self._alarm = Alarm(loop, self._ring)
 
     def connection(self) -> Connection:
         """Return the protocol of a new connection."""
         return Connection(self._serve)
 
+    def stop(self, code: int = 0) -> None:
+        """End the server; requests under way lose their connections."""
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def drop(self) -> None:
+        """Break the connections of all requests under way."""
+        for request in list(self._alive):
+            request.owner.connection.drop()
+
+    def periodic(self) -> None:
+        """Print the statistics of the last seconds, and again in some seconds."""
+        simulated_s = STATS_S * self.twin.simulate.speed
+        say(*self.dialect.periodic_lines(self.twin, simulated_s))
+        self.loop.call_later(STATS_S, self.periodic)
+
     def _clock(self) -> float:
-        return (self.loop.time() - self._born_s) * self.twin.simulate.speed
+        """Return the simulated seconds; a step that ends late holds them back."""
+        now_s = (self.loop.time() - self._born_s) * self.twin.simulate.speed
+        engine = self.twin.engine
+        return now_s if engine.step is None else min(now_s, engine.now_s)
 
     def _serve(
         self, connection: Connection, method: str, path: str, query: dict[str, str], body: bytes
@@ -61,7 +86,7 @@ class Server:
 
     def _page(self, method: str, path: str, query: dict[str, str]) -> Reply:
         if path in ("/health", "/health_generate"):
-            return Reply(body=b"", status=200 if self.ready else 503)
+            return Reply(body=b"")
         if path == "/v1/models":
             return Reply(body=json.dumps(self._models()).encode())
         reply = self.dialect.page(self.twin, method, path, query)
@@ -80,65 +105,109 @@ class Server:
         return {"object": "list", "data": [card]}
 
     def _complete(self, connection: Connection, path: str, body: bytes) -> int:
+        """Take a request in; return the status its answer begins with."""
         try:
-            asked = answers.read(self.twin.setup, path, body)
+            wanted = asked.read(self.twin.setup, path, body, self.twin.kv_tokens)
         except BadRequestError as refused:
             error = self.dialect.error_body(refused.message, refused.status)
             connection.reply(error, refused.status)
             return refused.status
-        answer = Answer(self.twin.setup, asked, connection, answers.now())
-        answer.arrived_s = self._clock()
-        request = self._request(asked, answer)
+        answer = Answer(self.twin.setup, wanted, connection, answers.now())
+        request = self._request(wanted, answer)
+        if self.twin.simulate.zero_tokens:
+            answer.end(request)
+            return 200
+        self._alive.add(request)
         connection.lost = lambda: self._gone.append(request)
-        wait_s = self.twin.overheads.request_s / self.twin.simulate.speed
-        self.loop.call_later(wait_s, self._enter, request)
+        enters_s = self._clock() + self.twin.overheads.request_s + self._grammar_s(wanted.grammar)
+        heapq.heappush(self._arriving, (enters_s, request.number, request))
+        if self.twin.engine.step is None:
+            self._wait()
         return 200
 
-    def _request(self, asked: Asked, answer: Answer) -> Request:
-        self.requests += 1
+    def _request(self, wanted: Asked, answer: Answer) -> Request:
+        self._requests += 1
         return Request(
-            self.requests,
-            asked.prompt,
-            asked.output_tokens,
-            limit_tokens=asked.limit_tokens,
-            fixed_length=asked.fixed_length,
-            constrained=bool(asked.grammar),
+            self._requests,
+            wanted.prompt,
+            wanted.output_tokens,
+            limit_tokens=wanted.limit_tokens,
+            fixed_length=wanted.fixed_length,
+            constrained=bool(wanted.grammar),
             owner=answer,
         )
 
-    def _enter(self, request: Request) -> None:
+    def _grammar_s(self, grammar: str) -> float:
+        """Return how long a grammar takes to compile: nothing once it is known."""
+        if not grammar or grammar in self._grammars:
+            return 0.0
+        if not self._grammars:
+            lines, survives = self.dialect.first_grammar(self.twin)
+            say(*lines)
+            if not survives:
+                self._die(self.dialect.crash(self.twin, "load"))
+        self._grammars.add(grammar)
+        return self.twin.profile.grammar_s
+
+    def _wait(self) -> None:
+        """Ring when the next request can be scheduled."""
+        if self._arriving:
+            self._alarm.set(self._moment(self._arriving[0][0]))
+
+    def _moment(self, simulated_s: float) -> float:
+        """Return the moment of the loop's clock for one of the engine's."""
+        return self._born_s + simulated_s / self.twin.simulate.speed
+
+    def _ring(self) -> None:
         engine = self.twin.engine
-        engine.add(request)
-        if engine.step is None:
-            engine.now_s = max(engine.now_s, self._clock())
-            self._begin()
+        if self.ended.done():
+            return
+        if engine.step is not None:
+            self._end_step(engine.commit())
+        elif self._arriving:
+            engine.now_s = max(engine.now_s, self._arriving[0][0])
+        self._begin()
 
     def _begin(self) -> None:
-        ends = self.twin.engine.begin()
-        if ends:
-            self._alarm.set(self._born_s + ends[0] / self.twin.simulate.speed)
-
-    def _tick(self) -> None:
+        """Launch the next step, or wait for a request."""
         engine = self.twin.engine
-        self.lag_s = max(self.lag_s, self._clock() - engine.now_s)
-        step = engine.commit()
-        answers.send_tokens(step.emitted)
+        while self._arriving and self._arriving[0][0] <= engine.now_s:
+            engine.add(heapq.heappop(self._arriving)[2])
+        if self.twin.simulate.hang_at == "load":
+            return
+        ends = engine.begin()
+        if ends:
+            self._alarm.set(self._moment(ends[0]))
+        else:
+            self._wait()
+
+    def _end_step(self, step: Step) -> None:
+        for request in step.emitted:
+            request.owner.token(request)
         for request in step.finished:
             request.owner.end(request)
+            self._alive.discard(request)
         self._count(step)
         say(*self.dialect.step_lines(self.twin, step))
+        self._forget()
+        self._fail_on_order()
+
+    def _forget(self) -> None:
+        """Drop the requests whose clients have gone."""
         for request in self._gone:
-            engine.abort(request)
+            self._arriving = [entry for entry in self._arriving if entry[2] is not request]
+            self.twin.engine.abort(request)
             self.twin.totals.aborted += 1
-        self._gone.clear()
-        self._begin()
+            self._alive.discard(request)
+        if self._gone:
+            heapq.heapify(self._arriving)
+            self._gone.clear()
 
     def _count(self, step: Step) -> None:
         totals = self.twin.totals
-        emitted, prefilled = len(step.emitted), step.chunk_tokens
-        totals.generated_tokens += emitted
+        totals.generated_tokens += len(step.emitted)
         totals.steps += 1
-        tokens = prefilled + len(step.decodes)
+        tokens = step.chunk_tokens + len(step.decodes)
         totals.iteration_tokens += tokens
         totals.iterations[bisect_left(ITERATION_BOUNDS, tokens)] += 1
         totals.succeeded += len(step.finished)
@@ -146,17 +215,40 @@ class Server:
             if first == (request.cached or 0) and not request.preemptions:
                 totals.prompt_tokens += request.prompt_tokens
 
+    def _fail_on_order(self) -> None:
+        simulate = self.twin.simulate
+        after, most = simulate.die_after_requests, simulate.oom_under_load
+        if after is not None and self.twin.totals.succeeded >= after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if (
+            most is not None and len(self.twin.scheduler.running) >= most
+        ) or simulate.crash_at == "load":
+            self._die(self.dialect.crash(self.twin, "load"))
 
-async def run(dialect: Dialect, twin: Twin, sock: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    def _die(self, error: str) -> None:
+        """End of an exception: vLLM tells its clients and stops, SGLang kills itself."""
+        say(*self.dialect.death(self.twin, error))
+        if not self.dialect.dies_politely:
+            os.kill(os.getpid(), signal.SIGKILL)
+        text = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+        for request in list(self._alive):
+            request.owner.fail(self.dialect.error_body(text, 500))
+        self.stop(1)
+
+
+async def run(dialect: Dialect, twin: Twin, sock: socket.socket) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
     loop = asyncio.get_running_loop()
     server = Server(dialect, twin, loop)
-    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, server.stop)
     listening = await loop.create_server(server.connection, sock=sock, backlog=4096)
-    server.ready = True
     say(*dialect.warm(twin))
-    await stop.wait()
-    say(*dialect.stop_lines(twin))
+    loop.call_later(STATS_S, server.periodic)
+    code: int = await server.ended
+    if not code:
+        say(*dialect.stop_lines(twin))
+    server.drop()
     listening.close()
+    await asyncio.sleep(0)
+    return code

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engines import Version, version_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
@@ -66,6 +68,11 @@ class Setup:
     control: bool
     access_log: bool
     given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def release(self) -> Version:
+        """The release as numbers."""
+        return version_of(self.version) or ()
 
 
 class RefusalError(Exception):

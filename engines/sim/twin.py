@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 
-from engines import version_of
 from engines.sim import profile as profiles
 from engines.sim.cost import cost_of
 from engines.sim.engine import Engine, Scheduler
 from engines.sim.memory import Memory, sglang_kv_bytes, vllm_kv_bytes
 from engines.sim.options import Simulate
+from engines.sim.pace import pace_of, rng_of
 from engines.sim.profile import Overheads, Profile
 from engines.sim.setup import Setup
 from engines.sim.sglang.radix import RadixCache
@@ -80,13 +79,6 @@ class Twin:
         return self.cache.used_tokens / self.cache.capacity_tokens
 
 
-def boot_rng(simulate: Simulate, what: str) -> random.Random:
-    """Return the randomness of one boot for one purpose; the same boot draws the same."""
-    if simulate.boot is None:
-        return random.Random()  # noqa: S311 - a boot nobody numbered repeats nothing
-    return random.Random(f"{simulate.seed}/{simulate.night}/{simulate.boot}/{what}")  # noqa: S311
-
-
 def memory_of(setup: Setup, simulate: Simulate, profile: Profile, shape: Shape) -> Memory:
     """Return where the memory goes at this boot."""
     overheads = profile.engines[setup.engine]
@@ -100,8 +92,8 @@ def memory_of(setup: Setup, simulate: Simulate, profile: Profile, shape: Shape) 
             fraction=setup.fraction,
             weights_bytes=weights_bytes,
             chunk_tokens=setup.chunk_tokens or setup.context_tokens,
-            cold=is_cold(simulate),
-            rng=boot_rng(simulate, "kv"),
+            cold=simulate.is_cold,
+            rng=rng_of(simulate, "kv"),
         )
     else:
         kv_bytes = sglang_kv_bytes(
@@ -113,11 +105,6 @@ def memory_of(setup: Setup, simulate: Simulate, profile: Profile, shape: Shape) 
         token_bytes=shape.kv_token_bytes(setup.kv_dtype) // setup.gpus,
         free_bytes=profile.memory_bytes - profile.context_bytes,
     )
-
-
-def is_cold(simulate: Simulate) -> bool:
-    """Whether this boot finds an empty compile cache: the first one, unless told."""
-    return simulate.cold if simulate.cold is not None else simulate.boot == 0
 
 
 def capacity_tokens(setup: Setup, simulate: Simulate, memory: Memory) -> int:
@@ -136,7 +123,7 @@ def twin_of(setup: Setup, simulate: Simulate, profile: Profile, shape: Shape) ->
     memory = memory_of(setup, simulate, profile, shape)
     kv_tokens = capacity_tokens(setup, simulate, memory)
     max_running = setup.max_running or _default_running(setup, kv_tokens)
-    cache, scheduler = _scheduler(setup, kv_tokens, max_running)
+    cache, scheduler = _scheduler(setup, simulate, kv_tokens, max_running)
     cost = cost_of(
         profile,
         overheads,
@@ -154,13 +141,14 @@ def twin_of(setup: Setup, simulate: Simulate, profile: Profile, shape: Shape) ->
         memory=memory,
         kv_tokens=kv_tokens,
         max_running=max_running,
-        cold=is_cold(simulate),
+        cold=simulate.is_cold,
         engine=Engine(
             scheduler,
             cost,
+            pace=pace_of(simulate),
             noise_ratio=profile.noise_ratio,
             ahead=setup.ahead,
-            rng=boot_rng(simulate, "steps"),
+            rng=rng_of(simulate, "steps"),
         ),
         cache=cache,
     )
@@ -181,24 +169,23 @@ def _default_running(setup: Setup, kv_tokens: int) -> int:
 
 
 def _scheduler(
-    setup: Setup, kv_tokens: int, max_running: int
+    setup: Setup, simulate: Simulate, kv_tokens: int, max_running: int
 ) -> tuple[BlockCache | RadixCache, Scheduler]:
+    reuse = setup.prefix_cache and not simulate.lost_prefix_cache
     if setup.engine == "vllm":
-        blocks = BlockCache(
-            kv_tokens // setup.block_tokens, setup.block_tokens, reuse=setup.prefix_cache
-        )
+        blocks = BlockCache(kv_tokens // setup.block_tokens, setup.block_tokens, reuse=reuse)
         return blocks, VllmScheduler(
             blocks,
             max_running=max_running,
             budget_tokens=setup.chunk_tokens or setup.context_tokens,
             chunked=setup.mixed,
         )
-    tree = RadixCache(kv_tokens, reuse=setup.prefix_cache)
+    tree = RadixCache(kv_tokens, reuse=reuse)
     return tree, SglangScheduler(
         tree,
         max_running=max_running,
         chunk_tokens=setup.chunk_tokens,
         max_prefill_tokens=setup.given.get("max_prefill_tokens") or 16_384,
         mixed=setup.mixed,
-        trusting=(version_of(setup.version) or ()) >= (0, 5, 23),
+        trusting=setup.release >= (0, 5, 23),
     )

@@ -56,7 +56,7 @@ def _setup(
         engine="sglang",
         version=simulate.version or VERSION,
         model=model,
-        name=simulate.model or given.get("served_model_name") or model,
+        name=simulate.wrong_model or given.get("served_model_name") or model,
         host=given.get("host", "127.0.0.1"),
         port=given.get("port", 30_000),
         context_tokens=context,

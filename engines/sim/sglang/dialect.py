@@ -10,7 +10,7 @@ from engines.sim.options import Simulate
 from engines.sim.profile import Profile
 from engines.sim.say import say
 from engines.sim.setup import Setup
-from engines.sim.sglang import arguments, log, pages
+from engines.sim.sglang import arguments, failures, log, pages
 from engines.sim.sglang.scheduler import SglangScheduler
 from engines.sim.shapes import Shape
 from engines.sim.step import Step
@@ -27,6 +27,7 @@ class Sglang:
     """SGLang as clients and its log's readers see it."""
 
     name = "sglang"
+    dies_politely = False
     binds_first = False
 
     def __init__(self) -> None:
@@ -43,6 +44,28 @@ class Sglang:
         """Yield the start-up."""
         return log.phases(twin)
 
+    def failure(self, twin: Twin, phase: str) -> str | None:
+        """Return the exception that memory forces in a phase."""
+        return failures.refusal(twin, phase)
+
+    def crash(self, twin: Twin, phase: str) -> str:
+        """Return the exception of a crash that was ordered for a phase."""
+        return failures.crash(twin, phase)
+
+    def failed_start(self, twin: Twin, error: str) -> tuple[str, ...]:
+        """Return the log of a start that ends with an exception."""
+        return failures.start_lines(twin, error)
+
+    def death(self, twin: Twin, error: str) -> tuple[str, ...]:
+        """Return the log of an engine that dies of an exception while it serves."""
+        return failures.death_lines(twin, error)
+
+    def first_grammar(self, twin: Twin) -> tuple[tuple[str, ...], bool]:
+        """Return what the first constrained request brings."""
+        warning = failures.late_kernel_line(twin)
+        survives = failures.spare_bytes(twin) >= twin.profile.grammar_bytes
+        return ((warning,) if warning else ()), survives
+
     def warm(self, twin: Twin) -> tuple[str, ...]:
         """Return the lines of the warm-up request and of being ready."""
         return log.warm(twin)
@@ -58,6 +81,10 @@ class Sglang:
         if path == "/flush_cache" and method in ("GET", "POST"):
             return _flush(twin)
         return None
+
+    def periodic_lines(self, twin: Twin, seconds: float) -> tuple[str, ...]:
+        """Return the statistics of the last seconds, nothing from an idle engine."""
+        return ()
 
     def step_lines(self, twin: Twin, step: Step) -> tuple[str, ...]:
         """Return the line of a prefill batch, of every fortieth decode, of a retraction."""
@@ -90,14 +117,14 @@ class Sglang:
 
     def error_body(self, message: str, status: int) -> bytes:
         """Return an error as SGLang's API gives it."""
-        kind = "NotFoundError" if status == 404 else "BadRequestError"
+        kind = {404: "NotFoundError", 500: "InternalServerError"}.get(status, "BadRequestError")
         error = {"object": "error", "message": message, "type": kind, "param": None, "code": status}
         return json.dumps(error).encode()
 
 
 def _flush(twin: Twin) -> Reply:
     idle = not twin.scheduler.running and not twin.scheduler.waiting
-    if idle and twin.cache.reset():
+    if idle and not twin.simulate.stuck_flush and twin.cache.reset():
         say(log.line("Cache flushed successfully!"))
         return Reply(body=_FLUSHED.encode(), content_type="text/plain")
     text = (

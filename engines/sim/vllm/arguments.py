@@ -90,7 +90,7 @@ def _setup(
         engine="vllm",
         version=simulate.version or VERSION,
         model=model,
-        name=simulate.model or given.get("served_model_name", [model])[0],
+        name=simulate.wrong_model or given.get("served_model_name", [model])[0],
         host=given.get("host", "0.0.0.0"),  # noqa: S104 - vLLM's default
         port=given.get("port", 8000),
         context_tokens=context,

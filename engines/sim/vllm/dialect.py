@@ -13,14 +13,18 @@ from engines.sim.setup import Setup
 from engines.sim.shapes import Shape
 from engines.sim.step import Step
 from engines.sim.twin import Twin
-from engines.sim.vllm import arguments, log, pages
+from engines.sim.vllm import arguments, failures, log, pages
 
 
 class Vllm:
     """vLLM as clients and its log's readers see it."""
 
     name = "vllm"
+    dies_politely = True
     binds_first = True
+
+    def __init__(self) -> None:
+        self._marked = (0, 0)
 
     def setup(
         self, argv: Sequence[str], simulate: Simulate, profile: Profile
@@ -31,6 +35,26 @@ class Vllm:
     def phases(self, twin: Twin) -> Iterator[Phase]:
         """Yield the start-up."""
         return log.phases(twin)
+
+    def failure(self, twin: Twin, phase: str) -> str | None:
+        """Return the exception that memory forces in a phase."""
+        return failures.refusal(twin, phase)
+
+    def crash(self, twin: Twin, phase: str) -> str:
+        """Return the exception of a crash that was ordered for a phase."""
+        return failures.crash(twin, phase)
+
+    def failed_start(self, twin: Twin, error: str) -> tuple[str, ...]:
+        """Return the log of a start that ends with an exception."""
+        return failures.start_lines(twin, error)
+
+    def death(self, twin: Twin, error: str) -> tuple[str, ...]:
+        """Return the log of an engine that dies of an exception while it serves."""
+        return failures.death_lines(twin, error)
+
+    def first_grammar(self, twin: Twin) -> tuple[tuple[str, ...], bool]:
+        """Return what the first constrained request brings."""
+        return (), True
 
     def warm(self, twin: Twin) -> tuple[str, ...]:
         """Return the line that says it is ready."""
@@ -44,6 +68,17 @@ class Vllm:
             return _json({"version": twin.setup.version, "simulated": True})
         return _control(twin, method, path, query) if twin.setup.control else None
 
+    def periodic_lines(self, twin: Twin, seconds: float) -> tuple[str, ...]:
+        """Return the statistics of the last seconds, nothing from an idle engine."""
+        totals = twin.totals
+        prompt, output = totals.prompt_tokens, totals.generated_tokens
+        before_prompt, before_output = self._marked
+        self._marked = (prompt, output)
+        if (prompt, output) == (before_prompt, before_output):
+            return ()
+        rates = (prompt - before_prompt) / seconds, (output - before_output) / seconds
+        return (log.stats_line(twin, *rates),)
+
     def step_lines(self, twin: Twin, step: Step) -> tuple[str, ...]:
         """Return nothing: vLLM's log does not speak of steps."""
         return ()
@@ -55,11 +90,11 @@ class Vllm:
 
     def stop_lines(self, twin: Twin) -> tuple[str, ...]:
         """Return the lines of a stop that was asked for."""
-        return log.stop_lines()
+        return log.stop_lines(twin)
 
     def error_body(self, message: str, status: int) -> bytes:
         """Return an error as vLLM's API gives it."""
-        kind = "NotFoundError" if status == 404 else "BadRequestError"
+        kind = {404: "NotFoundError", 500: "InternalServerError"}.get(status, "BadRequestError")
         error = {"message": message, "type": kind, "param": None, "code": status}
         return json.dumps({"error": error}).encode()
 
@@ -71,7 +106,7 @@ def _control(twin: Twin, method: str, path: str, query: Mapping[str, str]) -> Re
     if path == "/server_info":
         return _json({"simulated": True, "vllm_config": log.config(twin)})
     if path == "/reset_prefix_cache" and method == "POST":
-        done = twin.cache.reset()
+        done = not twin.simulate.stuck_flush and twin.cache.reset()
         say(*log.reset_lines(twin, done=done))
         return _json({"success": done})
     return None
