@@ -79,7 +79,8 @@ def _hang() -> None:
 
 def _bind(setup: Setup) -> socket.socket:
     family = socket.AF_INET6 if ":" in setup.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only on sockets that name their protocol
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((setup.host, setup.port))
