@@ -1,0 +1,154 @@
+"""Control calls: an engine's pages read with limits, because a server may be anything.
+
+No call raises for what a server does: an answer that is late, endless, compressed, broken or too
+large is no answer, and the page says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from engines import Engine, Fact, Sample
+
+LIMIT_BYTES: Final = 8 << 20
+TIMEOUT_S: Final = 15.0
+POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What a server answered.
+
+    Attributes:
+        status: HTTP status; None when there was no usable answer.
+        text: the body, invalid UTF-8 replaced; empty without an answer.
+        fault: why there was no usable answer.
+    """
+
+    status: int | None = None
+    text: str = ""
+    fault: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is 200."""
+        return self.status == 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """How control calls are made.
+
+    Attributes:
+        timeout_s: longest time of a whole call.
+        headers: further request headers (an API key).
+        give_up: polled during a call; true ends it.
+        transport: what carries the calls in tests, None for the network.
+    """
+
+    timeout_s: float = TIMEOUT_S
+    headers: Mapping[str, str] | None = None
+    give_up: Callable[[], bool] = lambda: False
+    transport: httpx.AsyncBaseTransport | None = None
+
+    def get(self, url: str) -> Page:
+        """Return the page at `url`."""
+        return self.call("GET", url)
+
+    def call(self, method: str, url: str, body: object = None) -> Page:
+        """Return what a server answers to a call, with a JSON body unless that is None."""
+        return asyncio.run(self._within_limits(method, url, body))
+
+    async def _within_limits(self, method: str, url: str, body: object) -> Page:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self.timeout_s
+        call = asyncio.ensure_future(self._call(method, url, body))
+        while not call.done():
+            if loop.time() >= deadline_s:
+                call.cancel()
+                return Page(fault=f"no answer within {self.timeout_s:g} s")
+            if self.give_up():
+                call.cancel()
+                return Page(fault="given up")
+            await asyncio.wait({call}, timeout=min(POLL_S, deadline_s - loop.time()))
+        return call.result()
+
+    async def _call(self, method: str, url: str, body: object) -> Page:
+        try:
+            async with httpx.AsyncClient(
+                transport=self.transport,
+                timeout=self.timeout_s,
+                trust_env=False,  # a proxy must not stand between us and a server beside us
+                verify=ssl.create_default_context() if url.startswith("https:") else False,
+            ) as client:
+                headers = {"Accept-Encoding": "identity", **(self.headers or {})}
+                async with client.stream(method, url, json=body, headers=headers) as response:
+                    return await _read(response)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return Page(fault=f"{type(error).__name__}: {error}")
+
+
+async def _read(response: httpx.Response) -> Page:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        return Page(fault="a compressed answer, which was not asked for")
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > LIMIT_BYTES:
+            return Page(fault=f"an answer of over {LIMIT_BYTES >> 20} MiB")
+    return Page(status=response.status_code, text=body.decode("utf-8", errors="replace"))
+
+
+def facts(engine: Engine, base_url: str, caller: Caller | None = None) -> tuple[Fact, ...]:
+    """Return what an engine's info pages and its metrics state now."""
+    call = caller or Caller()
+    found: list[Fact] = []
+    for probe in engine.probes:
+        page = call.get(base_url + probe.path)
+        if page.ok:
+            found += probe.read(page.text)
+    found += engine.metrics_facts(_samples(engine, base_url, call))
+    return tuple(found)
+
+
+def counters(engine: Engine, base_url: str, caller: Caller | None = None) -> dict[str, float]:
+    """Return the running totals and gauges of an engine now; what it does not tell is absent."""
+    samples = _samples(engine, base_url, caller or Caller())
+    return engine.counters(samples) if samples else {}
+
+
+def flush(engine: Engine, base_url: str, caller: Caller | None = None) -> bool | None:
+    """Empty an engine's prefix cache; return whether that was done, None when nobody can tell."""
+    if engine.flush is None:
+        return None
+    page = (caller or Caller()).call(engine.flush.method, base_url + engine.flush.path)
+    return None if page.status is None else engine.flush.done(page.status, page.text)
+
+
+def samples_of(text: str) -> tuple[Sample, ...]:
+    """Return the samples of a Prometheus page; none where any line of it breaks the format.
+
+    Format: https://prometheus.io/docs/instrumenting/exposition_formats/
+    """
+    try:
+        return tuple(
+            Sample(name=sample.name, labels=dict(sample.labels), value=float(sample.value))
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        )
+    except ValueError:
+        return ()
+
+
+def _samples(engine: Engine, base_url: str, caller: Caller) -> tuple[Sample, ...]:
+    if engine.metrics_path is None:
+        return ()
+    page = caller.get(base_url + engine.metrics_path)
+    return samples_of(page.text) if page.ok else ()
