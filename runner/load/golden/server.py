@@ -214,11 +214,12 @@ class Server:
 
     def _answer(self, line: _Line, body: bytes, *, chat: bool) -> None:
         self.requests += 1
-        asked, changes = read_body(body, chat=chat)
+        asked, changes, number = read_body(body, chat=chat)
         plan = plan_for(self.requests, self._plan, self._everys)
         plan = plan.but(changes) if changes else plan
         script = script_of(plan, asked)
-        line.number, line.script, line.at = self.requests - 1, script, 0
+        line.number = self.requests - 1 if number is None else number
+        line.script, line.at = script, 0
         line.sent_ns = array("q")
         line.base_ns = line.received_ns
         if plan.jitter_s:
@@ -264,8 +265,8 @@ class Server:
         line.sock.close()
 
 
-def read_body(body: bytes, *, chat: bool) -> tuple[Asked, dict[str, object]]:
-    """Return what a request asks, and its own changes to the plan (its `golden` field).
+def read_body(body: bytes, *, chat: bool) -> tuple[Asked, dict[str, object], int | None]:
+    """Return what a request asks, its own changes to the plan (`golden`) and its own number.
 
     A prompt of token ids is counted, not parsed: parsing long ones would hold up the others.
     """
@@ -292,6 +293,7 @@ def read_body(body: bytes, *, chat: bool) -> tuple[Asked, dict[str, object]]:
             continuous=bool(options.get("continuous_usage_stats")),
         ),
         asked.get("golden") or {},
+        asked.get("golden_request"),
     )
 
 
