@@ -55,7 +55,7 @@ def _secrets(place: Place, keys: CellKeys) -> Iterator[Complaint]:
             sentence = f"a secret's value never stands in a file; {advice}"
             yield Complaint(place=(*place, "env", name), sentence=sentence)
     for flag, value in keys.flags.items():
-        if _SECRET.fullmatch(flag) and isinstance(value, str):
+        if _SECRET.fullmatch(flag) and not isinstance(value, bool):
             advice = "use the variable that the server reads, by secrets = [...]"
             sentence = f"a secret's value never stands in a file or on a command line; {advice}"
             yield Complaint(place=(*place, "flags", flag), sentence=sentence)

@@ -86,7 +86,7 @@ def _simulation(place: Place, section: EngineKeys) -> Iterator[Complaint]:
     try:
         options.read(json.dumps(section.simulate))
     except (ValueError, TypeError) as error:
-        yield Complaint(place=(*place, "simulate"), sentence=str(error))
+        yield Complaint(place=(*place, "simulate"), sentence=str(error).removeprefix("--simulate "))
 
 
 def _tables(experiment: Experiment) -> Iterator[Complaint]:

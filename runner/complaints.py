@@ -117,7 +117,7 @@ def unknown_key(place: Place, known: Iterable[str], root: Form) -> str:
     key = str(place[-1])
     table = _form_at(root, place[:-1])
     inner = [name for name in keys_of(table) if key in keys_of(_form_at(table, (name,)))]
-    if inner:
+    if inner and table != root:
         return f"unknown key here; write {inner[0]} = {{ {key} = ... }}"
     homes = [home for home, form in _tables(root) if form != table and key in keys_of(form)]
     if homes:

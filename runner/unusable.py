@@ -49,4 +49,4 @@ def _wrong(value: object) -> str | None:
         return None if math.isfinite(value) else f"must be a finite number; found {value}"
     if isinstance(value, int):
         return None if -_LARGEST <= value < _LARGEST else "is a number beyond 64 bits"
-    return f"must be no date or time; found {value}"
+    return f"is a date or time, which no key takes; found {value}"
