@@ -56,12 +56,15 @@ def _start(dialect: Dialect, twin: Twin) -> None:
         if simulate.hang_at == phase.name:
             _hang()
         time.sleep(phase.share * whole_s)
+        if phase.name == "start":
+            say(*phase.lines)
         error = dialect.failure(twin, phase.name)
         if simulate.crash_at == phase.name:
             error = dialect.crash(twin, phase.name)
         if error is not None:
             raise RefusalError("\n".join(dialect.failed_start(twin, error)))
-        say(*phase.lines)
+        if phase.name != "start":
+            say(*phase.lines)
 
 
 def startup_s(twin: Twin) -> float:

@@ -30,6 +30,7 @@ def phases(twin: Twin) -> Iterator[Phase]:
     graphs = twin.setup.graphs
     yield Phase(name="start", share=0.3, lines=_start(twin))
     yield Phase(name="weights", share=0.2, lines=_weights(twin))
+    yield Phase(name="compile", share=0.0)  # it compiles nothing unless told to
     yield Phase(name="profile", share=0.05, lines=_capacity(twin))
     yield Phase(name="graphs", share=0.25, lines=_graphs(twin) if graphs else ())
     yield Phase(name="serve", share=0.2, lines=_serve(twin))
