@@ -1,0 +1,22 @@
+"""A planned stop of a real engine. It ends the server: no file of this folder may come after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.real.conftest import Booted
+
+pytestmark = [pytest.mark.docker, pytest.mark.real]
+
+
+def test_a_planned_stop_is_no_crash_in_the_log(booted: Booted) -> None:
+    lines = booted.log.read_bytes().count(b"\n")
+    how = booted.server.stop(30)
+    assert not how.oom_killed
+    assert how.code != 137, "it did not end on SIGTERM within 30 s"
+    assert booted.log.read_bytes().count(b"\n") > lines
+    reading = booted.logged()
+    assert (reading.outcome, reading.cause) == ("ready", None), reading.evidence
