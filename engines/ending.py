@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
 from engines import Fact
@@ -20,169 +20,169 @@ STOPS: Final = ("Shutting down", "KeyboardInterrupt")
 EVIDENCE: Final = 5
 TEXT: Final = 300
 
-_EXCEPTION: Final = re.compile(r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception)(?::\s|$)")
+_EXCEPTION: Final = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception)(?::\s|$)")
 _LEAD: Final = re.compile(
-    r"(?:.*(?:Error|Exception|Exit|error|exception|failed|Value error|ERROR|CRITICAL)\s*[:,]\s*)"
+    r".*(?:Error|Exception|Exit|error|exception|failed|ERROR|CRITICAL)\s*[:,]\s*"
     r"(?:\[Errno -?\d+\]\s*)?"
 )
-"""What stands before an error's own message, so that a quotation of it does not count."""
+"""What stands before an error's own message; a quotation of it has something else there."""
 
 
-@dataclass(slots=True)
-class Ending:
-    """The state of one life.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One life, as far as the log has been read.
 
     Attributes:
-        grammar: whose words count.
         ready: it said that it is ready.
         serving: it printed what only a serving server prints.
-        cause: why it died; None while nothing says so.
-        evidence: the lines that say so.
+        capturing: it is capturing CUDA graphs.
+        stopping: it was asked to stop, so what follows is no failure.
+        failing: an error was printed that may have ended it.
+        tail: a message was printed that only follows a death.
+        cause: what it died of; None while nothing says so.
+        weak: something more precise may still be found.
+        half: an error's message that may go on in the next line, with the lines taken so far.
+        evidence: the lines that say so, the cause's own first.
     """
 
-    grammar: Grammar
     ready: bool = False
     serving: bool = False
+    capturing: bool = False
+    stopping: bool = False
+    failing: bool = False
+    tail: bool = False
     cause: str | None = None
-    _evidence: list[str] = field(default_factory=list)
-    _weak: bool = False
-    _failing: bool = False
-    _tail: bool = False
-    _stopping: bool = False
-    _capturing: bool = False
-    _half: tuple[Death, str, int] | None = None
-
-    @staticmethod
-    def literals(grammar: Grammar) -> set[str]:
-        """Return every literal that a line must bear to matter here."""
-        deaths = {death.anchor for death in (*grammar.deaths, *shared.DEATHS)}
-        words = {*grammar.tails, *shared.TAILS, *grammar.ready, *grammar.captures}
-        return deaths | words | set(grammar.stops) | set(STOPS)
-
-    @property
-    def waits(self) -> bool:
-        """Whether an error's message may go on in the next line."""
-        return self._half is not None
+    weak: bool = False
+    half: tuple[Death, str, int] | None = None
+    evidence: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> str:
         """`failed`, `ready` or `partial`."""
-        if self._failing or self.cause:
+        if self.failing or self.cause:
             return "failed"
         return "ready" if self.ready else "partial"
 
     @property
     def phase(self) -> str | None:
-        """The phase it died in, None unless it failed."""
+        """The phase it died in; None unless it failed."""
         if self.outcome != "failed":
             return None
         return "load" if self.ready or self.cause == "oom_serving" else "ready"
 
     @property
-    def evidence(self) -> tuple[str, ...]:
-        """The lines that tell the cause, its own first; none unless it failed."""
-        return tuple(dict.fromkeys(self._evidence)) if self.outcome == "failed" else ()
+    def named_cause(self) -> str | None:
+        """The cause, `unknown` where it died and nothing says of what."""
+        return self.cause or ("unknown" if self.failing else None)
 
-    def take(self, segment: Segment, anchors: set[str]) -> None:
-        """Read one message that bears a literal of this grammar or looks like an error."""
-        text = segment.text.strip()
-        if self._stopping and not anchors & set(self.grammar.ready):
-            return
-        self._milestones(anchors)
-        self._go_on(segment, text)
-        for death in (*self.grammar.deaths, *shared.DEATHS):
-            if death.anchor in anchors:
-                self._judge(death, segment, text)
-        self._errors(segment, text, anchors)
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The evidence without repeats; none unless it failed."""
+        return tuple(dict.fromkeys(self.evidence)) if self.outcome == "failed" else ()
 
-    def progress(self) -> None:
-        """Take note that the boot went on: an error nobody named did not end it."""
-        if self._failing and not self._tail and self.cause is None:
-            self._failing = False
-            self._evidence = []
-
-    def close(self) -> None:
-        """Name the cause `unknown` where the server died and nothing says why."""
-        if self._failing and self.cause is None:
-            self.cause = "unknown"
-
-    def facts(self) -> list[Fact]:
+    def facts(self) -> tuple[Fact, ...]:
         """Return what the life itself states."""
-        found = []
-        if self.ready:
-            found.append(Fact(name="ready", value=True, source="log"))
-        if self._stopping and self.outcome != "failed":
-            found.append(Fact(name="stopped", value="clean", source="log"))
-        return found
+        ready = (Fact(name="ready", value=True, source="log"),) if self.ready else ()
+        if not self.stopping or self.outcome == "failed":
+            return ready
+        return (*ready, Fact(name="stopped", value="clean", source="log"))
 
-    def _milestones(self, anchors: set[str]) -> None:
-        if anchors & set(self.grammar.ready):
-            self.ready = True
-            if self.cause not in SERVING:
-                self.cause, self._failing, self._tail, self._evidence = None, False, False, []
-        begins, ends = self.grammar.captures
-        self._capturing = ends not in anchors and (self._capturing or begins in anchors)
-        stops = anchors & {*self.grammar.stops, *STOPS}
-        if stops and self.outcome != "failed":
-            self._stopping = True
 
-    def _go_on(self, segment: Segment, text: str) -> None:
-        """Try again a message whose pattern may lie across a line end."""
-        if self._half is None:
-            return
-        death, begun, lines = self._half
-        self._half = None
-        if segment.prefixed:
-            return
-        joined = f"{begun} {text}"
-        if death.pattern and death.pattern.search(joined):
-            self._die(death, joined)
-        elif lines < 3:
-            self._half = (death, joined, lines + 1)
+def literals(grammar: Grammar) -> set[str]:
+    """Return every literal that matters to a life."""
+    deaths = {death.anchor for death in (*grammar.deaths, *shared.DEATHS)}
+    words = {*grammar.tails, *shared.TAILS, *grammar.ready, *grammar.captures}
+    return deaths | words | set(grammar.stops) | set(STOPS)
 
-    def _judge(self, death: Death, segment: Segment, text: str) -> None:
-        if not death.bare and not _own_message(death, segment, text):
-            return
-        if death.pattern and not death.pattern.search(text):
-            self._half = (death, text, 1) if not death.weak else self._half
-            return
-        self._die(death, text)
 
-    def _die(self, death: Death, text: str) -> None:
-        cause = death.cause if death.cause != "oom" else self._oom()
-        if self.ready and cause not in SERVING:
-            return
-        refined = self.cause == "oom_load" and cause == "oom_graph_capture"
-        if self.cause is None or (self._weak and not death.weak) or refined:
-            self.cause, self._weak = cause, death.weak
-            self._evidence.insert(0, text[:TEXT])
-            del self._evidence[EVIDENCE:]
+def lived(life: Life, grammar: Grammar, segment: Segment, borne: set[str]) -> Life:
+    """Return the life after one more message, which bears the literals `borne`."""
+    if life.stopping and not borne & set(grammar.ready):
+        return life
+    text = segment.text.strip()
+    life = _gone_on(_milestones(life, grammar, borne), segment, text)
+    for death in (*grammar.deaths, *shared.DEATHS):
+        if death.anchor in borne:
+            life = _judged(life, death, segment, text)
+    return _with_errors(life, grammar, text, borne)
 
-    def _oom(self) -> str:
-        if self._capturing:
-            return "oom_graph_capture"
-        return "oom_serving" if self.ready or self.serving else "oom_load"
 
-    def _errors(self, segment: Segment, text: str, anchors: set[str]) -> None:
-        tail = bool(anchors & {*self.grammar.tails})
-        error = bool(_EXCEPTION.match(text)) or bool(anchors & {*shared.TAILS})
-        if not tail and not (error and not self.ready):
-            return
-        self._failing = True
-        self._tail = self._tail or tail
-        if len(self._evidence) < EVIDENCE and (tail or _EXCEPTION.match(text)):
-            self._evidence.append(text[:TEXT])
-        elif not self._evidence:
-            self._evidence.append(text[-TEXT:])
+def progressed(life: Life) -> Life:
+    """Return the life after the boot went on: an error nobody named did not end it."""
+    if life.failing and not life.tail and life.cause is None:
+        return replace(life, failing=False, evidence=())
+    return life
+
+
+def _milestones(life: Life, grammar: Grammar, borne: set[str]) -> Life:
+    begins, ends = grammar.captures
+    if ends in borne or begins in borne:
+        life = replace(life, capturing=ends not in borne)
+    if borne & set(grammar.ready):
+        died = life.cause in SERVING
+        life = life if died else replace(life, cause=None, failing=False, tail=False, evidence=())
+        life = replace(life, ready=True)
+    if borne & {*grammar.stops, *STOPS} and life.outcome != "failed":
+        life = replace(life, stopping=True)
+    return life
+
+
+def _gone_on(life: Life, segment: Segment, text: str) -> Life:
+    """Try again a message whose pattern may lie across a line end."""
+    if life.half is None:
+        return life
+    death, begun, lines = life.half
+    life = replace(life, half=None)
+    if segment.prefixed:
+        return life
+    joined = f"{begun} {text}"
+    if death.pattern and death.pattern.search(joined):
+        return _dead(life, death, joined)
+    return replace(life, half=(death, joined[:4096], lines + 1)) if lines < 3 else life
+
+
+def _judged(life: Life, death: Death, segment: Segment, text: str) -> Life:
+    if not death.bare and not _own_message(death, segment, text):
+        return life
+    if death.pattern is None or death.pattern.search(text):
+        return _dead(life, death, text)
+    return life if death.weak or death.bare else replace(life, half=(death, text[:4096], 1))
+
+
+def _dead(life: Life, death: Death, text: str) -> Life:
+    cause = _oom(life) if death.cause == "oom" else death.cause
+    if life.ready and cause not in SERVING:
+        return life
+    refined = life.cause == "oom_load" and cause == "oom_graph_capture"
+    if life.cause is None or refined or (life.weak and not death.weak):
+        evidence = (text[:TEXT], *life.evidence)[:EVIDENCE]
+        return replace(life, cause=cause, weak=death.weak, evidence=evidence)
+    return life
+
+
+def _oom(life: Life) -> str:
+    if life.capturing:
+        return "oom_graph_capture"
+    return "oom_serving" if life.ready or life.serving else "oom_load"
+
+
+def _with_errors(life: Life, grammar: Grammar, text: str, borne: set[str]) -> Life:
+    tail = not borne.isdisjoint(grammar.tails)
+    named = bool(_EXCEPTION.match(text))
+    error = named or not borne.isdisjoint(shared.TAILS)
+    if not tail and (life.ready or not error):
+        return life
+    evidence = life.evidence
+    if len(evidence) < EVIDENCE and (tail or named or not evidence):
+        evidence = (*evidence, text[:TEXT] if tail or named else text[-TEXT:])
+    return replace(life, failing=True, tail=life.tail or tail, evidence=evidence)
 
 
 def _own_message(death: Death, segment: Segment, text: str) -> bool:
     """Tell whether the words are an error's own message, not a quotation or a piece of advice."""
+    found = death.pattern.search(text) if death.pattern else None
     start = text.find(death.anchor)
-    if death.pattern:
-        found = death.pattern.search(text)
-        start = min(start, found.start()) if found else start
-    lead = text[:start]
+    lead = text[: min(start, found.start()) if found else start]
     if not lead.strip():
         return not segment.prefixed or segment.level in ("ERROR", "CRITICAL")
     return bool(_LEAD.fullmatch(lead))

@@ -41,7 +41,7 @@ class Field:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """A kind of message, known by a literal part of it.
 
@@ -64,7 +64,7 @@ class Rule:
     shared: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Death:
     """A message that tells why a server died.
 
@@ -106,6 +106,7 @@ class Grammar:
         captures: literals that open and close the capturing of CUDA graphs.
         stops: literals of a stop that was asked for.
         noise: literals of the many lines that only a serving server prints; they state nothing.
+        quotes: literals that begin a line which quotes a request: nothing in it is the server's.
         settle: makes the facts of the server out of all statements, in time order.
     """
 
@@ -118,6 +119,7 @@ class Grammar:
     captures: tuple[str, str]
     stops: tuple[str, ...]
     noise: tuple[bytes, ...]
+    quotes: tuple[bytes, ...]
     settle: Callable[[list[Found]], list[Found]]
 
 

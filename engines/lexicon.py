@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
 from engines import names
-from engines.ending import Ending
+from engines.ending import literals as literals_of_life
 from engines.grammar import Grammar, Rule
 
 
@@ -21,8 +22,8 @@ class Lexicon:
         grammar: the grammar.
         rules: its rules, by their anchors.
         literals: all literals that matter to it.
-        any: finds one of them; which ones a line bears is only asked where it bears one.
-        own: literals that only this engine prints.
+        any: finds one of them; which ones a message bears is only asked where it bears one.
+        own: those of them that only this engine prints.
     """
 
     grammar: Grammar
@@ -57,12 +58,22 @@ def _lexicon(grammar: Grammar) -> Lexicon:
     rules: dict[str, tuple[Rule, ...]] = {}
     for rule in grammar.rules:
         rules[rule.anchor] = (*rules.get(rule.anchor, ()), rule)
-    literals = {*rules, *grammar.signs} | Ending.literals(grammar)
-    own = {*grammar.signs, *(death.anchor for death in grammar.deaths if not death.weak)}
+    literals = {*rules} | literals_of_life(grammar)
     return Lexicon(
         grammar=grammar,
         rules=rules,
         literals=tuple(literals),
-        any=re.compile("|".join(map(re.escape, sorted(literals)))),
-        own=frozenset(own),
+        any=re.compile(_trie(literals)),
+        own=frozenset(death.anchor for death in grammar.deaths if not death.weak),
     )
+
+
+def _trie(words: Iterable[str]) -> str:
+    """Return a pattern that finds any of the words, with what they share spelled once."""
+    firsts: dict[str, list[str]] = {}
+    for word in words:
+        firsts.setdefault(word[:1], []).append(word[1:])
+    if "" in firsts:
+        return ""
+    parts = [re.escape(first) + _trie(rests) for first, rests in sorted(firsts.items())]
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"

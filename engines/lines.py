@@ -61,7 +61,7 @@ class Segment:
         text: the message.
         rank: part of the server that printed it, as `DP1 TP0`; empty where it bears no tag.
         level: its level, empty where it bears none.
-        file: the source file it names.
+        tag: the process tag it bears, as `(Worker_TP1 pid=12)`.
         time: its time of day, comparable with others of the same engine; empty where none.
         prefixed: it bears a prefix, so it is no continuation of the message before.
     """
@@ -69,7 +69,7 @@ class Segment:
     text: str
     rank: str = ""
     level: str = ""
-    file: str = ""
+    tag: str = ""
     time: str = ""
     prefixed: bool = False
 
@@ -161,7 +161,7 @@ def _prefixed(prefix: re.Match[str], message: str, rank: str) -> Segment:
         text=message,
         rank=rank,
         level=level,
-        file=prefix["file"] or "",
+        tag=prefix["tags"] or prefix["tag"] or prefix["file"] or "",
         time=prefix["day"] or prefix["time"] or "",
         prefixed=True,
     )

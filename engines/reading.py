@@ -9,19 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from engines import Fact
 from engines.lexicon import lexicons
 from engines.lines import LONGEST, segments
-from engines.track import Track
+from engines.recall import VARIES, Recall
+from engines.track import ENOUGH_VOTES, ERRORS, State, Track
 
 ACCESS: Final = b'HTTP/1.1" '
 """What a line of the web server's access log bears."""
-NOISE_LINE: Final = 2048
-"""A longer line is looked at all the same: it is many lines glued together."""
+SHORT: Final = 2048
+"""A longer line is looked at whatever it bears: it may be many lines glued together."""
+HEAD: Final = 256
+"""Bytes of a line within which a message begins."""
+PREFILL: Final = b"#new-token: "
 
-PREFILL: Final = b"#new-token"
 _NEW_TOKENS: Final = re.compile(rb"#new-token: (\d{1,12})[,\s]")
 
 
@@ -59,11 +62,15 @@ class Reader:
     """
 
     def __init__(self, engine: str | None = None) -> None:
-        found = lexicons() if engine is None else {engine: lexicons()[engine]}
-        self._tracks = [Track(lexicon) for lexicon in found.values()]
-        self._noise = [
-            (word, track) for track in self._tracks for word in track.lexicon.grammar.noise
-        ]
+        known = lexicons()
+        found = [known[engine]] if engine is not None else list(known.values())
+        self._literals = {*ERRORS, *(word for each in found for word in each.literals)}
+        self._tracks = tuple(Track(lexicon) for lexicon in found)
+        self._noise = _noise(self._tracks)
+        self._quotes = tuple(word for each in found for word in each.grammar.quotes)
+        self._recall = Recall(self._literals)
+        self._at = self._recall.number(self._states())
+        self._quiet = True
         self._rest = b""
         self._skipping = False
         self._line = 0
@@ -74,101 +81,153 @@ class Reader:
     @property
     def ready(self) -> bool:
         """Whether the server has said that it is ready."""
-        return any(track.ending.ready for track in self._likeliest())
+        return any(track.state.life.ready for track in self._likeliest())
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes of the log, cut anywhere."""
-        data = self._rest + chunk if self._rest else chunk
-        lines = data.split(b"\n")
+        lines = (self._rest + chunk if self._rest else chunk).split(b"\n")
         self._rest = lines.pop()
         if self._skipping and lines:
-            # the end of a line whose beginning was too long to keep
+            # the end of a line whose beginning was read already
             lines[0] = b""
             self._skipping = False
         self._lines(lines)
-        self._bound_rest()
+        if len(self._rest) > LONGEST:
+            self._begin_endless()
 
     def close(self) -> Reading:
         """Return what the log says. A last line without its end is taken as cut off."""
         if self._rest and not self._skipping:
             self._line += 1
-            self._look(self._rest.decode("utf-8", "replace"), cut=True)
+            self._look(self._rest, cut=True)
         for track in self._tracks:
             track.close()
         likeliest = self._likeliest()
-        told = len(likeliest) == 1 and likeliest[0].votes > 0
-        return _reading(likeliest[0], told or len(self._tracks) == 1, self._largest_prefill)
+        told = len(self._tracks) == 1 or (len(likeliest) == 1 and likeliest[0].votes > 0)
+        return _reading(likeliest[0], told, self._largest_prefill)
 
     def _lines(self, lines: Iterable[bytes]) -> None:
         """Read whole lines; those that a serving server prints by the thousand are passed over."""
-        for number, line in enumerate(lines, self._line + 1):
+        number = self._line
+        for line in lines:
+            number += 1
+            # this loop is all that most lines ever see, so it calls as little as it can
+            if line.translate(None, VARIES) in self._recall.kinds and self._quiet:
+                continue
             self._line = number
-            if len(line) < NOISE_LINE:
-                if ACCESS in line or not line:
-                    continue
-                if self._passed(line, number):
-                    continue
-            self._look(line.decode("utf-8", "replace"))
+            if not line or self._is_quote(line) or (len(line) < SHORT and self._is_noise(line)):
+                continue
+            after = self._recall.state_after(line, self._at)
+            if after is None:
+                self._learn(line)
+            elif after != self._at:
+                self._go_to(after)
+        self._line = number
 
-    def _passed(self, line: bytes, number: int) -> bool:
+    def _is_quote(self, line: bytes) -> bool:
+        """Tell whether a line quotes a request, which may hold any words at all."""
+        head = line[:HEAD]
+        return any(word in head for word in self._quotes)
+
+    def _is_noise(self, line: bytes) -> bool:
+        if PREFILL in line:
+            for found in _NEW_TOKENS.finditer(line + b"\n"):
+                self._largest_prefill = max(self._largest_prefill, (int(found[1]), -self._line))
+            for track in self._tracks:
+                track.votes += track.lexicon.grammar.engine == "sglang"
+            return True
         for word, track in self._noise:
             if word in line:
-                track.serves()
+                if track.serves():
+                    self._here()
+                self._recall.pass_over(line)
                 return True
-        if PREFILL in line:
-            self._prefill(line, number)
+        if ACCESS in line:
+            self._recall.pass_over(line)
             return True
         return False
 
-    def _prefill(self, line: bytes, number: int) -> None:
-        for track in self._tracks:
-            track.votes += track.lexicon.grammar.engine == "sglang"
-        for found in _NEW_TOKENS.finditer(line + b"\n"):
-            self._largest_prefill = max(self._largest_prefill, (int(found[1]), -number))
+    def _learn(self, line: bytes) -> None:
+        """Look at a line, and remember what it did where it added no fact."""
+        before, alone = self._at, self._quiet
+        facts = sum(len(track.found) for track in self._tracks)
+        self._look(line)
+        self._here()
+        if facts == sum(len(track.found) for track in self._tracks):
+            self._recall.add(line, before, self._at, alone=alone)
+        self._decide()
 
-    def _look(self, line: str, cut: bool = False) -> None:
-        self.examined += min(len(line), LONGEST)
-        for segment in segments(line):
+    def _look(self, line: bytes, cut: bool = False) -> None:
+        text = line[: 4 * LONGEST].decode("utf-8", "replace")
+        self.examined += min(len(text), LONGEST)
+        for segment in segments(text):
             for track in self._tracks:
                 track.take(segment, self._line, cut)
 
-    def _bound_rest(self) -> None:
-        """Keep a line that does not end within reach: its beginning is read, the rest is not."""
-        if len(self._rest) > LONGEST:
-            if not self._skipping:
-                self._line += 1
-                self._look(self._rest[:LONGEST].decode("utf-8", "replace"), cut=True)
-                self._line -= 1
-            self._skipping = True
-            self._rest = b""
+    def _here(self) -> None:
+        """Number the present state."""
+        if self._recall.full:
+            self._recall = Recall(self._literals)
+        states = self._states()
+        self._at = self._recall.number(states)
+        self._quiet = all(state.quiet for state in states)
+
+    def _go_to(self, number: int) -> None:
+        """Take up the state that this line has led to before."""
+        states = cast("tuple[State, ...]", self._recall.state(number))
+        for track, state in zip(self._tracks, states, strict=True):
+            track.state = state
+        self._at = number
+        self._quiet = all(state.quiet for state in states)
+
+    def _decide(self) -> None:
+        """Give up the other tracks once the engine is plain."""
+        if len(self._tracks) == 1:
+            return
+        ranked = sorted(self._tracks, key=lambda track: -track.votes)
+        if ranked[0].votes >= max(ENOUGH_VOTES, 10 * ranked[1].votes):
+            self._tracks = (ranked[0],)
+            self._noise = _noise(self._tracks)
+            self._recall = Recall(self._literals)
+            self._here()
+
+    def _states(self) -> tuple[State, ...]:
+        return tuple(track.state for track in self._tracks)
+
+    def _begin_endless(self) -> None:
+        """Read the beginning of a line that does not end within reach; its rest is dropped."""
+        if not self._skipping:
+            self._line += 1
+            self._look(self._rest, cut=True)
+            self._here()
+            self._line -= 1
+        self._skipping = True
+        self._rest = b""
 
     def _likeliest(self) -> list[Track]:
         most = max(track.votes for track in self._tracks)
         return [track for track in self._tracks if track.votes == most]
 
 
+def _noise(tracks: Iterable[Track]) -> tuple[tuple[bytes, Track], ...]:
+    return tuple((word, track) for track in tracks for word in track.lexicon.grammar.noise)
+
+
 def _reading(track: Track, told: bool, largest_prefill: tuple[int, int]) -> Reading:
-    ending = track.ending
-    facts = list(track.facts())
+    life, grammar = track.state.life, track.lexicon.grammar
+    facts = [*track.facts(), *life.facts()]
     tokens, line = largest_prefill
-    if tokens and track.lexicon.grammar.engine == "sglang":
-        facts.append(
-            Fact(
-                name="largest_prefill_tokens",
-                value=tokens,
-                source="load",
-                line=-line,
-                text=f"#new-token: {tokens}",
-            )
-        )
-    facts += ending.facts()
+    if tokens and grammar.engine == "sglang":
+        text = f"#new-token: {tokens}"
+        name = "largest_prefill_tokens"
+        facts.append(Fact(name=name, value=tokens, source="load", line=-line, text=text))
     version = next((str(fact.value) for fact in facts if fact.name == "version"), None)
     return Reading(
-        engine=track.lexicon.grammar.engine if told else None,
+        engine=grammar.engine if told else None,
         version=version,
-        outcome=ending.outcome,
-        cause=ending.cause,
-        phase=ending.phase,
-        evidence=ending.evidence,
+        outcome=life.outcome,
+        cause=life.named_cause,
+        phase=life.phase,
+        evidence=life.told,
         facts=tuple(facts),
     )

@@ -8,30 +8,55 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from engines import Fact, Value
-from engines.ending import Ending
+from engines.ending import Life, lived, progressed
 from engines.grammar import Found, Rule, complete, statements
 from engines.lexicon import Lexicon
 from engines.lines import SEAM, Segment
 
 MOST: Final = 20_000
 """Statements kept of one log; a server of a thousand ranks makes fewer."""
+ENOUGH_VOTES: Final = 40
+"""Messages after which the signs of an engine are no longer looked for."""
 LONGEST_MESSAGE: Final = 64 * 1024
 TEXT: Final = 300
+ERRORS: Final = ("rror", "xception")
+"""Parts of a message that may name an error."""
 
 _BROKEN: Final = re.compile(r"[\d,]$")
 _NUMBER_AT_END: Final = re.compile(r"\d$")
 _REST_OF_NUMBER: Final = re.compile(r"[\d.,]*\d[,.\s)\]}]")
 
 
-@dataclass(slots=True)
-class _Open:
-    """A message that is not complete yet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A message that may go on in the next line.
+
+    Attributes:
+        rule: its kind.
+        text: what of it has been read.
+        rank: who printed it.
+        lines: further lines it has taken.
+        line: number of its first line.
+    """
 
     rule: Rule
-    segment: Segment
-    line: int
     text: str
-    lines: int
+    rank: str
+    lines: int = 0
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a line may change, besides the facts."""
+
+    life: Life = field(default_factory=Life)
+    open: tuple[Open, ...] = ()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the next line can be read by itself."""
+        return not self.open and self.life.half is None
 
 
 @dataclass(slots=True)
@@ -41,106 +66,98 @@ class Track:
     Attributes:
         lexicon: the grammar and its literals.
         votes: messages that only this engine prints.
-        ending: how the server's life goes.
+        state: where it stands.
+        found: statements so far, never taken back.
     """
 
     lexicon: Lexicon
     votes: int = 0
-    ending: Ending = field(init=False)
-    _found: list[Found] = field(default_factory=list)
-    _keys: set[tuple[str, Value, str, int]] = field(default_factory=set)
-    _open: list[_Open] = field(default_factory=list)
+    state: State = field(default_factory=State)
+    found: list[Found] = field(default_factory=list)
+    _messages: set[tuple[str, str, str]] = field(default_factory=set)
     _time: str = ""
     _falling: int = 0
-
-    def __post_init__(self) -> None:
-        """Begin a life."""
-        self.ending = Ending(self.lexicon.grammar)
 
     def take(self, segment: Segment, line: int, cut: bool) -> None:
         """Read one message; `cut` says that its line ends where it was not meant to."""
         self._clock(segment.time)
         borne = self.lexicon.borne(segment.text)
         rules = [rule for literal in borne for rule in self.lexicon.rules.get(literal, ())]
-        if self._open:
+        if self.state.open:
             self._continue(segment, starts=bool(rules))
         for rule in rules:
-            self._begin(rule, segment, line, cut)
-        if borne or self.ending.waits or "rror" in segment.text or "xception" in segment.text:
-            self.votes += bool(borne & self.lexicon.own)
-            self.ending.take(segment, borne)
+            text = segment.text + (SEAM if cut else "")
+            self._begin(Open(rule=rule, text=text, rank=segment.rank, line=line), cut)
+        life = self.state.life
+        if borne or life.half or any(word in segment.text for word in ERRORS):
+            self.votes += not borne.isdisjoint(self.lexicon.own)
+            after = lived(life, self.lexicon.grammar, segment, borne)
+            self.state = replace(self.state, life=after)
+        if self.votes < ENOUGH_VOTES:
+            whole = segment.tag + segment.text
+            self.votes += any(sign in whole for sign in self.lexicon.grammar.signs)
 
-    def serves(self) -> None:
-        """Take note of a line that only this engine prints, and only while it serves."""
+    def serves(self) -> bool:
+        """Take note of a line that only this engine prints while it serves; is that new?"""
         self.votes += 1
-        self.ending.serving = True
+        new = not self.state.life.serving
+        if new:
+            self.state = replace(self.state, life=replace(self.state.life, serving=True))
+        return new
 
     def close(self) -> None:
         """Read what was still waiting for its end."""
-        for message in self._open:
-            self._state(message)
-        self._open = []
-        self.ending.close()
+        for message in self.state.open:
+            self._read(message)
+        self.state = replace(self.state, open=())
 
     def facts(self) -> Iterator[Fact]:
         """Yield the server's facts, its own before its ranks'."""
-        found = self._found
+        found = self.found
         if self._falling > 0:
-            # newest first: turn it round
+            # the newest line comes first: turn it round
             found = [replace(each, order=-each.order) for each in reversed(found)]
         yield from (each.fact for each in self.lexicon.grammar.settle(found))
 
-    def _begin(self, rule: Rule, segment: Segment, line: int, cut: bool) -> None:
-        message = _Open(rule, segment, line, segment.text + (SEAM if cut else ""), 0)
-        broken = bool(_BROKEN.search(segment.text))
+    def _begin(self, message: Open, cut: bool) -> None:
+        broken = bool(_BROKEN.search(message.text))
         if cut or (_done(message) and not broken):
-            self._state(message)
+            self._read(message)
         else:
-            self._open.append(message)
+            self.state = replace(self.state, open=(*self.state.open, message))
 
     def _continue(self, segment: Segment, starts: bool) -> None:
         """Give a line to the messages that wait for more, and read those that need no more."""
-        waiting: list[_Open] = []
-        for message in self._open:
+        waiting: list[Open] = []
+        for message in self.state.open:
+            longer = message
             if not segment.prefixed and not starts:
-                _join(message, segment.text)
-                if message.lines < message.rule.lines and not _done(message):
-                    waiting.append(message)
+                longer = _joined(message, segment.text)
+                if longer.lines < message.rule.lines and not _done(longer):
+                    waiting.append(longer)
                     continue
-            self._state(message)
-        self._open = waiting
+            self._read(longer)
+        self.state = replace(self.state, open=tuple(waiting))
 
-    def _state(self, message: _Open) -> None:
+    def _read(self, message: Open) -> None:
         stated = list(statements(message.rule, message.text))
         if message.lines and message.rule.lines > 3:
-            # a configuration line broken in the middle of its words
+            # a configuration line may be broken in the middle of its words
             known = {of.fact for of, _ in stated}
             glued = statements(message.rule, message.text.replace(SEAM, ""))
             stated += [each for each in glued if each[0].fact not in known]
-        if stated and not message.rule.shared:
-            self.votes += 1
-            self.ending.progress()
-        for of, value in stated:
-            self._keep(of.fact, value, of.weight, message)
-        if stated:
-            for name, value in message.rule.states.items():
-                self._keep(name, value, 1, message)
-
-    def _keep(self, name: str, value: Value, weight: int, message: _Open) -> None:
-        key = (name, value, message.segment.rank, weight)
-        again = key in self._keys and not name.startswith("pool_")
-        if again or len(self._found) >= MOST:
+        if not stated:
             return
-        self._keys.add(key)
-        fact = Fact(
-            name=name,
-            value=value,
-            source="log",
-            rank=message.segment.rank,
-            line=message.line,
-            text=message.text.strip().replace(SEAM, " ")[:TEXT],
-        )
-        self._found.append(Found(fact, weight, message.line))
+        if not message.rule.shared:
+            self.votes += 1
+            self.state = replace(self.state, life=progressed(self.state.life))
+        key = (message.rule.anchor, message.text, message.rank)
+        if key in self._messages or len(self.found) >= MOST:
+            return
+        self._messages.add(key)
+        facts = [(of.fact, value, of.weight) for of, value in stated]
+        facts += [(name, value, 1) for name, value in message.rule.states.items()]
+        self.found += [_found(message, *each) for each in facts]
 
     def _clock(self, time: str) -> None:
         """Count whether the lines' times rise or fall: some tools print the newest first."""
@@ -150,19 +167,23 @@ class Track:
             self._time = time
 
 
-def _done(message: _Open) -> bool:
+def _found(message: Open, name: str, value: Value, weight: int) -> Found:
+    text = message.text.strip().replace(SEAM, " ")[:TEXT]
+    fact = Fact(
+        name=name, value=value, source="log", rank=message.rank, line=message.line, text=text
+    )
+    return Found(fact, weight, message.line)
+
+
+def _done(message: Open) -> bool:
     stated = frozenset(of.fact for of, _ in statements(message.rule, message.text))
     return complete(message.rule, message.text, stated)
 
 
-def _join(message: _Open, text: str) -> None:
-    message.lines += 1
-    if len(message.text) + len(text) > LONGEST_MESSAGE:
-        return
-    if message.rule.lines > 3:
-        # what was broken is only known where it is glued again: at words, or within them
-        message.text += SEAM + text
-    elif _NUMBER_AT_END.search(message.text) and _REST_OF_NUMBER.match(text):
-        message.text += SEAM + text
-    else:
-        message.text += " " + text
+def _joined(message: Open, text: str) -> Open:
+    """Return a message with one more line, joined so that no number is made or cut by it."""
+    whole = message.text
+    if len(whole) + len(text) <= LONGEST_MESSAGE:
+        cut = _NUMBER_AT_END.search(whole) and _REST_OF_NUMBER.match(text)
+        whole += (SEAM if message.rule.lines > 3 or cut else " ") + text
+    return replace(message, text=whole, lines=message.lines + 1)

@@ -235,5 +235,6 @@ GRAMMAR: Final = Grammar(
     captures=("Capture cuda graph begin", " graph end."),
     stops=("SIGTERM received. ", "Received SIGTERM"),
     noise=(b"gen throughput (token/s)",),
+    quotes=(b"] Receive: ", b"] Finish: "),
     settle=settle,
 )

@@ -308,5 +308,6 @@ GRAMMAR: Final = Grammar(
     captures=("Capturing cudagraphs for decoding", "Graph capturing finished"),
     stops=("trigger received signal=", "Received SIGTERM", "Received SIGINT"),
     noise=(b" generation throughput: ",),
+    quotes=(b"] Received request ", b"] Added request "),
     settle=settle,
 )

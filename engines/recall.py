@@ -1,0 +1,85 @@
+"""What lines did before, so that their like need not be looked at again.
+
+A log is made of few kinds of lines. A line that adds no fact only moves the reader from one state
+to another; the same line in the same state does the same again. And two lines are of one kind when
+they differ only in digits and the letters of hexadecimal numbers: a kind that no line with a
+literal that matters can belong to does nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+MOST: Final = 8192
+"""Lines, kinds and states remembered at most."""
+LONGEST: Final = 8192
+TELLING: Final = 5
+"""Bytes that must be left of a literal for it to be looked for in kinds; others in the line."""
+
+VARIES: Final = b"0123456789abcdef"
+
+
+class Recall:
+    """Remembers a bounded number of lines and kinds; when it is full, take a new one.
+
+    Args:
+        literals: what a line must bear to matter.
+
+    Attributes:
+        kinds: lines without what `VARIES`, that do nothing where they stand by themselves.
+    """
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        words = [literal.encode() for literal in literals]
+        self._marks = tuple({_kind(word) for word in words if len(_kind(word)) >= TELLING})
+        self._short = tuple({word for word in words if len(_kind(word)) < TELLING})
+        self.kinds: set[bytes] = set()
+        self._after: dict[tuple[int, bytes], int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._states: list[Hashable] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be remembered."""
+        return len(self._after) + len(self.kinds) + len(self._states) >= MOST
+
+    def pass_over(self, line: bytes) -> None:
+        """Remember that no line of this kind does anything."""
+        if len(line) <= LONGEST and not self.full:
+            self.kinds.add(_kind(line))
+
+    def state_after(self, line: bytes, before: int) -> int | None:
+        """Return the number of the state that this line led to from that one; None if unknown."""
+        return self._after.get((before, line))
+
+    def number(self, state: Hashable) -> int:
+        """Return a number for a state, the same for an equal one."""
+        number = self._numbers.get(state)
+        if number is None:
+            number = self._numbers[state] = len(self._states)
+            self._states.append(state)
+        return number
+
+    def state(self, number: int) -> Hashable:
+        """Return the state of that number."""
+        return self._states[number]
+
+    def add(self, line: bytes, before: int, after: int, *, alone: bool) -> None:
+        """Remember what a line without new facts did; `alone`: it stood by itself."""
+        if len(line) > LONGEST:
+            return
+        kind = _kind(line)
+        if alone and before == after and not self._may_matter(line, kind):
+            self.kinds.add(kind)
+        else:
+            self._after[before, line] = after
+
+    def _may_matter(self, line: bytes, kind: bytes) -> bool:
+        return any(mark in kind for mark in self._marks) or any(
+            word in line for word in self._short
+        )
+
+
+def _kind(line: bytes) -> bytes:
+    return line.translate(None, VARIES)
