@@ -152,6 +152,8 @@ def _asked(name: str, section: EngineKeys, launcher: Launch, keys: CellKeys) -> 
     """Return what the identity is made of: never a display option, an expectation or a secret."""
     asked = keys.model_dump(exclude_none=True, exclude={"expect"})
     own = section.model_dump(include={"program", "url", "version", "simulate"}, exclude_none=True)
+    if section.simulate is not None:
+        own["simulated"] = True  # an empty `simulate` has no value that would count
     return {"name": name, "engine": kind_of(name, section), "launcher": launcher, **asked, **own}
 
 
