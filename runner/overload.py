@@ -12,7 +12,7 @@ from typing import Final
 GROWTH_RATIO: Final = 0.05
 """Growth under this share of the arrivals is no overload that a window could show."""
 
-NOISE_SD: Final = 4.0
+NOISE_SD: Final = 3.0
 """Growth must exceed so many standard deviations of the number of arrivals."""
 
 _PARTS: Final = 4

@@ -22,12 +22,8 @@ def sampled(
     latencies = open_loop(arrivals, service_s, servers)
     ends = sorted(at + took for at, took in zip(arrivals, latencies, strict=True))
     moments = [step / 2 for step in range(int(length_s * 2))]
-    return [
-        InFlight(
-            at_s=at_s, requests=sum(a <= at_s for a in arrivals) - sum(e <= at_s for e in ends)
-        )
-        for at_s in moments
-    ]
+    counts = [bisect_right(arrivals, at_s) - bisect_right(ends, at_s) for at_s in moments]
+    return [InFlight(at_s=at_s, requests=n) for at_s, n in zip(moments, counts, strict=True)]
 
 
 @pytest.mark.parametrize(
