@@ -58,6 +58,11 @@ HICACHE: Final = (
 )
 
 RULES: Final = (
+    Rule(
+        "SIMULATED ENGINE",
+        (fact("simulated", r"SIMULATED ENGINE: this is not (sglang|SGLang)\b", convert=bool),),
+        shared=True,
+    ),
     Rule("max_total_num_tokens=", SUMMARY, needs="context_tokens"),
     Rule("KV Cache is allocated", POOL, needs="pool_tokens"),
     Rule("KV cache allocated. dtype:", POOL, needs="pool_tokens"),

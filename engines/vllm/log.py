@@ -74,6 +74,11 @@ MEMORY: Final = (
 
 RULES: Final = (
     Rule(
+        "SIMULATED ENGINE",
+        (fact("simulated", r"SIMULATED ENGINE: this is not (vllm|vLLM)\b", convert=bool),),
+        shared=True,
+    ),
+    Rule(
         "API server version ",
         (fact("version", r"API server version ([\w.+]+)(?=[,\s]|$)", weight=3, convert=str),),
     ),

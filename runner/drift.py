@@ -1,0 +1,94 @@
+"""Doubts about what a server said of itself: a release nobody read, a missing fact, two truths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from engines import Engine, Fact, Value, Version, version_of
+from engines.facts import CATALOGUE
+from runner.doubts import Doubt, doubt
+
+ROUNDING_BYTES = 2**30 * 0.006
+"""Logs print sizes in hundredths of a GiB."""
+ROUNDING_RATIO = 0.005
+
+
+def doubts_about(engine: Engine, facts: Iterable[Fact], *, ready: bool) -> list[Doubt]:
+    """Return the doubts that follow from a server's facts.
+
+    Args:
+        engine: what is known of its kind.
+        facts: from all sources; the first of a name and source is the server's.
+        ready: it became ready, so it must have stated what a ready server states.
+    """
+    facts = tuple(facts)
+    found = [*_of_version(engine, facts), *_of_disagreement(facts)]
+    return [*found, *_of_missing(engine, facts)] if ready else found
+
+
+def _of_version(engine: Engine, facts: tuple[Fact, ...]) -> Iterator[Doubt]:
+    stated = next((str(fact.value) for fact in facts if fact.name == "version"), None)
+    version = version_of(stated) if stated else None
+    if stated is None or version is None:
+        return
+    oldest, newest = engine.known
+    if oldest <= version <= (*newest, 10**6):
+        return
+    side, edge = ("older", oldest) if version < oldest else ("newer", newest)
+    said = f"{engine.name} {stated} is {side} than {_dotted(edge)}, the {side[:3]}est release read"
+    yield doubt("unknown_version", stated, said + "; its flags and log lines may differ.")
+
+
+def _of_missing(engine: Engine, facts: tuple[Fact, ...]) -> Iterator[Doubt]:
+    names = {fact.name for fact in facts}
+    stated = next((str(fact.value) for fact in facts if fact.name == "version"), "unknown release")
+    for name in engine.expected:
+        if name not in names:
+            meaning = CATALOGUE[name].meaning
+            said = f"{engine.name} {stated} became ready without stating {name} ({meaning})."
+            yield doubt("fact_missing", name, said)
+
+
+def _of_disagreement(facts: tuple[Fact, ...]) -> Iterator[Doubt]:
+    """Yield a doubt for each fact that two sources state differently for the whole server."""
+    of_name: dict[str, dict[str, Fact]] = {}
+    for fact in facts:
+        if fact.source != "load" and _comparable(fact.value) is not None:
+            of_name.setdefault(fact.name, {}).setdefault(fact.source, fact)
+    for name, of_source in of_name.items():
+        first, *others = of_source.values()
+        for other in others:
+            if first.rank == other.rank and not _agree(name, first.value, other.value):
+                said = f"{name} is {_told(first)}, but {_told(other)}."
+                yield doubt("sources_disagree", name, said)
+
+
+def _agree(name: str, one: Value, other: Value) -> bool:
+    if name == "version":
+        return _base(one) == _base(other)
+    if isinstance(one, str) or isinstance(other, str):
+        return _comparable(one) == _comparable(other)
+    is_size = name.endswith("_bytes")
+    allowed = max(ROUNDING_BYTES if is_size else 0.0, ROUNDING_RATIO * abs(one) if is_size else 0.0)
+    return abs(one - other) <= max(allowed, 1e-6)
+
+
+def _comparable(value: Value) -> Value | None:
+    """Return a value as it is compared; None for a word that is no choice."""
+    if not isinstance(value, str):
+        return value
+    word = value.removeprefix("torch.").lower()
+    return None if word in ("auto", "none", "") else word
+
+
+def _base(value: Value) -> str:
+    return str(value).split("+", maxsplit=1)[0]
+
+
+def _told(fact: Fact) -> str:
+    rank = f" of {fact.rank}" if fact.rank else ""
+    return f"{fact.value} by {fact.source}{rank}"
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
