@@ -6,6 +6,8 @@ is an error. What is safe to ask twice waits out a restart of the daemon.
 
 from __future__ import annotations
 
+import os
+import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from runner.launchers.docker_line import DROPPED, LOG_DRIVER, LOG_OPTIONS, NO_NE
 
 T = TypeVar("T")
 
+DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
 CALL_S: Final = 60
 BACK_S: Final = 60.0
 POLL_S: Final = 0.5
@@ -60,10 +63,10 @@ class Daemon:
         return bool(self._api().base_url.startswith("http+docker://"))
 
     def ask(self, call: Callable[[], T]) -> T:
-        """Return `call()`, asked again while the daemon is gone, for at most `BACK_S`."""
+        """Return `call()`, asked again for `BACK_S` while a daemon that once answered is gone."""
         again = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(DaemonGone),
-            stop=tenacity.stop_after_delay(BACK_S),
+            stop=lambda state: self._client is None or (state.seconds_since_start or 0.0) >= BACK_S,
             wait=tenacity.wait_fixed(POLL_S),
             reraise=True,
         )
@@ -114,13 +117,14 @@ class Daemon:
         with _spoken():
             return int(self._api().wait(container)["StatusCode"])
 
-    def frames(self, container: str) -> Iterator[bytes]:
+    def frames(self, container: str, *, follow: bool = True) -> Iterator[bytes]:
         """Yield a container's output from its first byte, as it comes; ends when it does.
 
-        A frame is a line, or a piece of a very long one.
+        A frame is a line, or a piece of a very long one. Without `follow` it ends with what has
+        been printed so far.
         """
         with _spoken():
-            yield from self._api().logs(container, stream=True, follow=True)
+            yield from self._api().logs(container, stream=True, follow=follow)
 
     def kill(self, container: str, signal: str) -> None:
         """Send a signal to a container's first process."""
@@ -145,8 +149,16 @@ class Daemon:
     def _api(self) -> docker.APIClient:
         if self._client is None:
             with _spoken():
+                _knock(os.environ.get("DOCKER_HOST") or DEFAULT_HOST)
                 self._client = docker.DockerClient.from_env(version="auto", timeout=CALL_S).api
         return self._client
+
+
+def _knock(host: str) -> None:
+    """Raise where nobody listens on a socket file: the SDK would leak its own socket then."""
+    if host.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as knocking:
+            knocking.connect(host.removeprefix("unix://"))
 
 
 def _host_config(launch: Launch, network: str | None) -> dict[str, Any]:
