@@ -39,6 +39,7 @@ def _lines(plan: Plan, environment: Mapping[str, str]) -> Iterator[str]:
         yield ""
         yield f"Cell {number} of {len(plan.cells)}: {cell.label}"
         yield from _cell(cell, plan, environment)
+    yield from _legend(plan)
     yield from _inapplicable(plan)
     yield from _loads(plan)
     yield from _boots(plan)
@@ -121,6 +122,18 @@ def _value(value: Any) -> str:
     return json.dumps(value, default=str)
 
 
+def _legend(plan: Plan) -> Iterator[str]:
+    """Yield what a start still decides, and a plan cannot know."""
+    kinds = {cell.launcher for cell in plan.cells}
+    if kinds & {"docker", "process"}:
+        yield ""
+    if "docker" in kinds:
+        yield "At its start a container is named after its run and gets labels that say whose it is;"
+        yield "its image is given by digest, and BUILD stands for what image, model and GPU became."
+    if "process" in kinds:
+        yield "At its start a local command gets a port that is free, and its own boot number."
+
+
 def _inapplicable(plan: Plan) -> Iterator[str]:
     if not plan.inapplicable:
         return
@@ -138,7 +151,8 @@ def _loads(plan: Plan) -> Iterator[str]:
     yield "Loads of each boot, in this order"
     width = max([len(load.load) for load in plan.loads], default=0)
     for load in plan.loads:
-        level = f"{load.in_flight} in flight" if load.in_flight else f"{load.level:g} per second"
+        law = f"{load.level:g} requests per second ({load.keys.arrivals})"
+        level = f"{load.in_flight} in flight" if load.in_flight else law
         work = f"{load.requests} requests" if load.requests else f"{load.duration_s:g} s"
         repeats = f", {load.repeats} times" if load.repeats > 1 else ""
         flush = "" if load.keys.flush else ", prefix cache not flushed before"

@@ -7,6 +7,11 @@ import os
 import subprocess
 
 import pytest
+from hypothesis import settings
+
+# a busy machine is slow, and no test judges time
+settings.register_profile("runner", deadline=None)
+settings.load_profile("runner")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -102,7 +102,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzzed")
 
 
-FUZZED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZED = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @FUZZED
