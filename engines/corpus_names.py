@@ -148,7 +148,7 @@ def corpus_facts(engine: str | None, facts: Iterable[Fact]) -> dict[str, Value |
     for ours, theirs in names.items():
         if ours in first:
             shown |= dict.fromkeys(theirs, _unit(first[ours], engine))
-    return shown | _several(facts, engine)
+    return shown | _several(facts, engine, shown)
 
 
 def corpus_engine(engine: str | None, facts: Iterable[Fact]) -> str | None:
@@ -157,12 +157,15 @@ def corpus_engine(engine: str | None, facts: Iterable[Fact]) -> str | None:
     return "vllm-ascend" if engine == "vllm" and "npu" in devices else engine
 
 
-def _several(facts: tuple[Fact, ...], engine: str | None) -> dict[str, Value | list[Value]]:
+def _several(
+    facts: tuple[Fact, ...], engine: str | None, single: dict[str, Value | list[Value]]
+) -> dict[str, Value | list[Value]]:
     shown: dict[str, Value | list[Value]] = {}
     for name, sources in LEAST.items():
         stated = [_unit(fact, engine) for fact in facts if fact.name in sources]
-        if stated:
-            shown[name] = min(stated, key=float)
+        least = min(stated, key=float, default=None)
+        if least is not None and least != single.get(name.removesuffix("_min")):
+            shown[name] = least
     ranks = [fact for fact in facts if fact.name == "engine_kv_tokens" and "DP" in fact.rank]
     if len({fact.rank for fact in ranks}) > 1:
         shown["kv_tokens_per_engine"] = [fact.value for fact in ranks]
