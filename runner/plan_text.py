@@ -128,7 +128,7 @@ def _legend(plan: Plan) -> Iterator[str]:
     if kinds & {"docker", "process"}:
         yield ""
     if "docker" in kinds:
-        yield "At its start a container is named after its run and gets labels that say whose it is;"
+        yield "At its start a container is named after its run, and gets labels of its owner;"
         yield "its image is given by digest, and BUILD stands for what image, model and GPU became."
     if "process" in kinds:
         yield "At its start a local command gets a port that is free, and its own boot number."
