@@ -17,6 +17,9 @@ from typing import Final, Literal
 Verdict = Literal["dead", "alive", "unknown"]
 
 PREFIX: Final = "runner."
+MARK: Final = f"{PREFIX}owner.pid"
+"""The label by which containers of ours are looked up."""
+
 _OWN_FILES: Final = re.compile(r"/containers/([0-9a-f]{64})/(?:hostname|resolv\.conf|hosts) ")
 
 
@@ -74,8 +77,8 @@ def judge(owner: Owner, seen: Evidence) -> Verdict:
     return "alive" if seen.container == "running" and owner.pid == 1 else "unknown"
 
 
-def here(container: str = "") -> Owner:
-    """Return this process as an owner; `container` is what `own_container` found, if anything."""
+def here() -> Owner:
+    """Return this process as an owner."""
     pid = os.getpid()
     ticks = started_ticks(pid)
     return Owner(
@@ -83,7 +86,7 @@ def here(container: str = "") -> Owner:
         pid_namespace=pid_namespace(),
         pid=pid,
         started_ticks=ticks if isinstance(ticks, int) else 0,
-        container=container,
+        container=own_container(),
     )
 
 
@@ -116,6 +119,11 @@ def of_labels(found: Mapping[str, str]) -> Owner | None:
         return None
 
 
+def without_container(found: Mapping[str, str]) -> dict[str, str]:
+    """Return labels for a daemon that does not know the runner's own container."""
+    return {name: "" if name == f"{PREFIX}owner.container" else found[name] for name in found}
+
+
 def machine_boot() -> str:
     """Return the kernel's random id of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -139,10 +147,9 @@ def started_ticks(pid: int, proc: Path = Path("/proc")) -> int | Literal["hidden
     (hidepid), which must not pass for a dead one.
     """
     try:
-        # field 22; the name, in parentheses, may hold spaces
-        return int(
-            (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-        )
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
+        # the name before them, in parentheses, may hold anything
+        return int(text.rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         pass
     try:

@@ -45,7 +45,7 @@ def start(log: Path) -> Iterator[Start]:
 
     def _start(code: str, **more: object) -> ProcessServer:
         launch = Launch(name="x", argv=(sys.executable, "-c", code), port=free_port(), **more)  # type: ignore[arg-type]
-        servers.append(ProcessLauncher().start(launch, log))
+        servers.append(ProcessLauncher(log.parent / "trails").start(launch, log))
         return servers[-1]
 
     yield _start
@@ -135,7 +135,7 @@ def test_stop_and_remove_are_safe_to_call_twice_and_keep_the_first_answer(start:
 def test_a_missing_program_is_a_launch_error_that_names_it(log: Path) -> None:
     launch = Launch(name="x", argv=("no-such-program-here", "--flag"))
     with pytest.raises(LaunchError, match="no-such-program-here") as caught:
-        ProcessLauncher().start(launch, log)
+        ProcessLauncher(log.parent / "trails").start(launch, log)
     assert (caught.value.phase, caught.value.cause) == ("start", "launch_failed")
 
 
@@ -145,13 +145,12 @@ def test_the_server_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
         "from runner.launchers import Launch\n"
         "from runner.launchers.process import ProcessLauncher\n"
         "sleep = (sys.executable, '-c', 'import time; time.sleep(600)')\n"
-        "s = ProcessLauncher().start(Launch(name='x', argv=sleep), pathlib.Path(sys.argv[1]))\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "s = ProcessLauncher(folder).start(Launch(name='x', argv=sleep), folder / 'log')\n"
         "print(s.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    runner = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "log")], stdout=subprocess.PIPE
-    )
+    runner = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     assert runner.stdout is not None
     with runner, runner.stdout:
         server = int(runner.stdout.readline())
@@ -201,7 +200,7 @@ def test_a_memory_limit_is_refused_rather_than_ignored(start: Start) -> None:
 
 def test_arguments_pass_no_shell(log: Path) -> None:
     argv = (sys.executable, "-c", "import sys; print(sys.argv[1:])", "$HOME; `id`", "a  b", "*")
-    server = ProcessLauncher().start(Launch(name="x", argv=argv), log)
+    server = ProcessLauncher(log.parent / "trails").start(Launch(name="x", argv=argv), log)
     wait_until(lambda: server.exited() is not None)
     server.remove()
     assert log.read_text() == "['$HOME; `id`', 'a  b', '*']\n"

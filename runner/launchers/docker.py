@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from runner.launchers.container import Address, DockerServer
 from runner.launchers.daemon import Daemon, DaemonGone, Refused
 from runner.launchers.log import LogFile
 from runner.launchers.process import secret_values
-from runner.owner import own_container
+from runner.owner import own_container, without_container
 
 CONNECT_S: Final = 1.0
 
@@ -83,6 +84,8 @@ class DockerLauncher:
             with _phase("create"):
                 self.daemon.ask(self.daemon.ping)
                 inside = self.daemon.ask(self._inside)
+                if inside is None:
+                    launch = replace(launch, labels=without_container(launch.labels))
                 undo.callback(self._discard, launch)
                 container = self.daemon.create(launch, secrets, _network(inside))
             with _phase("start"):

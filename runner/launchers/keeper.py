@@ -111,9 +111,9 @@ def _reap(server: int) -> None:
 def descendants(root: int) -> list[int]:
     """Return the processes below process `root`, by the parents that /proc tells."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
-            children.setdefault(parent, []).append(int(entry.name))
+    for pid in pids():
+        if fields := stat(pid):
+            children.setdefault(int(fields[1]), []).append(pid)
     found, open_ = [], [root]
     while open_:
         below = children.get(open_.pop(), [])
@@ -122,12 +122,19 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _parent(entry: Path) -> int | None:
+def pids() -> list[int]:
+    """Return all processes that /proc shows."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def stat(pid: int) -> list[str]:
+    """Return the fields of proc(5) `stat` from the third on: state, parent, group, ..."""
     try:
-        # the name before it, in parentheses, may hold anything
-        return int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return []
+    # the name before them, in parentheses, may hold anything
+    return text.rpartition(")")[2].split()
 
 
 def cores(text: str) -> set[int]:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Event, Thread
-from typing import IO, Final
+from threading import Thread
+from typing import Final
 
 from runner.errors import HostError
-from runner.launchers import Exit, Image, Launch, LaunchError, Way, keeper
+from runner.launchers import Exit, Image, Launch, LaunchError, Way, trail
+from runner.launchers.kept import BEYOND_GRACE_S, Kept
 from runner.launchers.log import LogFile, follow
 
 START_S: Final = 30.0
-BEYOND_GRACE_S: Final = keeper.KILL_S + 10.0
 INHERITED: Final = (
     "HOME",
     "LANG",
@@ -51,7 +49,7 @@ class ProcessServer:
 
     way: Way = "loopback"
 
-    def __init__(self, kept: _Kept, port: int, log: LogFile, reader: Thread) -> None:
+    def __init__(self, kept: Kept, port: int, log: LogFile, reader: Thread) -> None:
         self.load_host = "127.0.0.1"
         self.load_port = port
         self.control_url = f"http://127.0.0.1:{port}"
@@ -95,7 +93,14 @@ class ProcessServer:
 
 
 class ProcessLauncher:
-    """Starts local commands. They see this machine as this user does, so mounts mean nothing."""
+    """Starts local commands. They see this machine as this user does, so mounts mean nothing.
+
+    Args:
+        trails: folder where living servers are noted (see `trail`).
+    """
+
+    def __init__(self, trails: Path | None = None) -> None:
+        self._trails = trails or trail.folder()
 
     def resolve(self, image: str) -> Image:
         """Return `image` without a digest: a local command has none."""
@@ -118,7 +123,7 @@ class ProcessLauncher:
         out = LogFile(log, secrets=secrets)
         source, sink = os.pipe()
         try:
-            kept = _Kept(launch, {**_environment(launch), **secrets}, sink)
+            kept = Kept(launch, {**_environment(launch), **secrets}, sink, self._trails)
         finally:
             os.close(sink)
         server = ProcessServer(kept, launch.port, out, follow(source, out))
@@ -152,73 +157,3 @@ def _environment(launch: Launch) -> dict[str, str]:
     elif isinstance(launch.gpus, tuple):
         inherited["CUDA_VISIBLE_DEVICES"] = ",".join(launch.gpus)
     return {**inherited, **launch.env}
-
-
-class _Kept:
-    """The keeper of one server, as seen from here: what it said, and a way to tell it to stop."""
-
-    def __init__(self, launch: Launch, environment: Mapping[str, str], sink: int) -> None:
-        self.pid: int | None = None
-        self.code: int | None = None
-        self.failure = ""
-        self.left = ""
-        self.started = Event()
-        self.ended = Event()
-        self._process = subprocess.Popen(
-            [sys.executable, "-IS", keeper.__file__, launch.cpus or "", *launch.argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=sink,
-            env=dict(environment),
-            start_new_session=True,
-        )
-        self._ear = Thread(target=self._listen, name="keeper", daemon=True)
-        self._ear.start()
-
-    def stop(self, grace_s: float) -> None:
-        """Let the keeper end the server; return when it has."""
-        if self._process.poll() is None:
-            self._tell(f"stop {grace_s}\n")
-            try:
-                self._process.wait(grace_s + BEYOND_GRACE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._ear.join()
-        self._tell("")
-
-    def _tell(self, words: str) -> None:
-        """Send words; none closes the line."""
-        line: IO[bytes] | None = self._process.stdin
-        if line is None or line.closed:
-            return
-        try:
-            line.write(words.encode())
-            line.flush()
-        except BrokenPipeError:
-            pass
-        if not words:
-            line.close()
-
-    def _listen(self) -> None:
-        said: IO[bytes] | None = self._process.stdout
-        for line in said or ():
-            word, _, rest = line.decode(errors="replace").strip().partition(" ")
-            self._note(word, rest)
-        if said is not None:
-            said.close()
-        self.started.set()
-        self.ended.set()
-
-    def _note(self, word: str, rest: str) -> None:
-        match word:
-            case "started":
-                self.pid = int(rest)
-                self.started.set()
-            case "ended":
-                self.code = int(rest)
-                self.ended.set()
-            case "failed":
-                self.failure = rest
-            case "left":
-                self.left = rest.replace(" ", ",")

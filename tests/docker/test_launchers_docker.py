@@ -75,10 +75,11 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def start(launch: Launch, log: Path) -> Iterator[Start]:
     servers = []
+    launcher = DockerLauncher()
 
     def _start(code: str, **more: Any) -> DockerServer:
         asked = replace(launch, argv=("python3", "-c", code), **more)
-        servers.append(DockerLauncher().start(asked, log))
+        servers.append(launcher.start(asked, log))
         return servers[-1]
 
     yield _start
@@ -451,6 +452,7 @@ def test_stop_waits_for_a_docker_that_comes_back(relay: Relay, start: Start) -> 
 
 @BREAKS_SOCKETS
 def test_a_start_waits_for_a_docker_that_comes_back(relay: Relay, start: Start) -> None:
+    start("pass").remove()
     relay.cut()
     threading.Timer(1.0, relay.restore).start()
     assert start(SLEEP).exited() is None
@@ -458,10 +460,22 @@ def test_a_start_waits_for_a_docker_that_comes_back(relay: Relay, start: Start) 
 
 @BREAKS_SOCKETS
 @pytest.mark.usefixtures("collected")
-def test_a_docker_that_stays_away_is_a_host_error_that_says_what_to_type(
+def test_a_docker_that_was_never_there_is_a_host_error_that_says_what_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
-    monkeypatch.setattr("runner.launchers.daemon.BACK_S", 0.1)
     with pytest.raises(HostError, match="systemctl start docker"):
         DockerLauncher().resolve("python:3.11-slim")
+
+
+@BREAKS_SOCKETS
+def test_a_docker_that_does_not_come_back_is_a_host_error(
+    relay: Relay, base_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = DockerLauncher()
+    launcher.resolve(base_image)
+    relay.cut()
+    monkeypatch.setattr("runner.launchers.daemon.BACK_S", 1.0)
+    with pytest.raises(HostError, match="systemctl start docker"):
+        launcher.resolve(base_image)
+    relay.restore()
