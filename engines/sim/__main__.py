@@ -6,13 +6,12 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from engines.sim import options, profile
-from engines.sim.dialects import DIALECTS
+from engines.sim import options
+from engines.sim.dialects import DIALECTS, boot
 from engines.sim.life import live
 from engines.sim.options import Simulate
 from engines.sim.say import say
 from engines.sim.setup import RefusalError
-from engines.sim.twin import twin_of
 
 _USAGE = "usage: python -m engines.sim vllm|sglang [--simulate JSON] [--speed X] FLAGS..."
 
@@ -24,14 +23,10 @@ def main(argv: Sequence[str]) -> int:
         return 2
     try:
         simulate, flags = _own(argv[1:])
-        gpu = profile.load(simulate.gpu)
+        return live(*boot(argv[0], flags, simulate))
     except ValueError as error:
         sys.stderr.write(f"{_USAGE}\nengines.sim: error: {error}\n")
         return 2
-    dialect = DIALECTS[argv[0]]()
-    try:
-        setup, shape = dialect.setup(flags, simulate, gpu)
-        return live(dialect, twin_of(setup, simulate, gpu, shape))
     except RefusalError as refusal:
         say(refusal.lines)
         return refusal.code

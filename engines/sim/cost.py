@@ -65,7 +65,7 @@ def cost_of(
     `gpus` split the model evenly; what they say to each other is not modelled.
     """
     fp8 = quantization == "fp8" or shape.stored == "fp8"
-    flops_per_s = profile.flops_per_s * (profile.fp8_speedup if fp8 else 1.0) * gpus
+    flops_per_s = profile.flops_per_s * (overheads.fp8_speedup if fp8 else 1.0) * gpus
     bandwidth = profile.bandwidth_bytes_per_s * gpus
     return Cost(
         fixed_s=overheads.step_s + shape.read_bytes(quantization) / bandwidth,

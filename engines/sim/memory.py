@@ -42,12 +42,19 @@ def vllm_kv_bytes(
     fraction: float,
     weights_bytes: int,
     chunk_tokens: int,
+    width: int,
     cold: bool,
     rng: random.Random,
 ) -> int:
-    """Return what vLLM leaves for KV at one boot."""
-    drawn = rng.gauss(0.0, overheads.kv_sd_bytes) - (overheads.cold_bytes if cold else 0.0)
-    used = overheads.reserve_bytes + overheads.chunk_token_bytes * chunk_tokens
+    """Return what vLLM leaves for KV at one boot.
+
+    Its profiling run holds the activations of one whole chunk, `width` being the MLP's. What else
+    it finds used differs between boots by whole segments of the allocator.
+    """
+    drawn, step = rng.gauss(0.0, overheads.kv_sd_bytes), overheads.kv_step_bytes
+    drawn = round(drawn / step) * step if step else drawn
+    drawn -= overheads.cold_bytes if cold else 0.0
+    used = overheads.reserve_bytes + overheads.width_bytes * width * chunk_tokens
     return int(profile.memory_bytes * fraction - weights_bytes - used + drawn)
 
 

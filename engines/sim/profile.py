@@ -22,9 +22,11 @@ class Overheads:
         request_s: taking a request in (HTTP, tokenizer) before it can be scheduled.
         sequence_s: sampling and bookkeeping of one sequence in a step.
         reserve_bytes: memory the engine keeps beside weights and KV.
-        chunk_token_bytes: activation memory for each token of the largest chunk.
+        width_bytes: activation memory for each token of the largest chunk and unit of the MLP.
+        fp8_speedup: how much faster than in two bytes the matrices of a prefill are in fp8.
         working_bytes: memory that serving takes beside all that, before the first grammar.
         kv_sd_bytes: boot-to-boot spread of the memory left for KV.
+        kv_step_bytes: that memory changes by multiples of this; most boots are alike.
         cold_bytes: memory a boot with a cold compile cache loses.
         ready_s: start to ready with warm caches.
         cold_ready_s: what a cold compile cache adds to that.
@@ -34,9 +36,11 @@ class Overheads:
     request_s: float = 0.0
     sequence_s: float = 0.0
     reserve_bytes: float = 0.0
-    chunk_token_bytes: float = 0.0
+    width_bytes: float = 0.0
+    fp8_speedup: float = 1.0
     working_bytes: float = 0.0
     kv_sd_bytes: float = 0.0
+    kv_step_bytes: float = 0.0
     cold_bytes: float = 0.0
     ready_s: float = 30.0
     cold_ready_s: float = 30.0
@@ -55,7 +59,6 @@ class Profile:
         bandwidth_bytes_per_s: memory bandwidth that decoding reaches.
         flops_per_s: speed that the matrices of a prefill reach in two-byte weights.
         attention_flops_per_s: speed that attention of a prefill reaches.
-        fp8_speedup: how much faster those matrices are in fp8.
         constrained_s: what one constrained sequence adds to a step (its token mask).
         grammar_s: compiling one grammar, once per grammar.
         grammar_bytes: memory that the first constrained request needs.
@@ -71,7 +74,6 @@ class Profile:
     bandwidth_bytes_per_s: float
     flops_per_s: float
     attention_flops_per_s: float
-    fp8_speedup: float = 1.0
     constrained_s: float = 20e-6
     grammar_s: float = 0.05
     grammar_bytes: int = 200 * MIB

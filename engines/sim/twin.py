@@ -92,6 +92,7 @@ def memory_of(setup: Setup, simulate: Simulate, profile: Profile, shape: Shape) 
             fraction=setup.fraction,
             weights_bytes=weights_bytes,
             chunk_tokens=setup.chunk_tokens or setup.context_tokens,
+            width=shape.intermediate // setup.gpus,
             cold=simulate.is_cold,
             rng=rng_of(simulate, "kv"),
         )
