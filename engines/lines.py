@@ -64,6 +64,7 @@ class Segment:
         tag: the process tag it bears, as `(Worker_TP1 pid=12)`.
         time: its time of day, comparable with others of the same engine; empty where none.
         prefixed: it bears a prefix, so it is no continuation of the message before.
+        cut: another line's prefix follows at once, so its end may be missing.
     """
 
     text: str
@@ -72,6 +73,7 @@ class Segment:
     tag: str = ""
     time: str = ""
     prefixed: bool = False
+    cut: bool = False
 
 
 def segments(line: str) -> Iterator[Segment]:
@@ -132,27 +134,28 @@ def _stripped(text: str) -> str:
 
 def _messages(text: str) -> Iterator[Segment]:
     prefixes = list(PREFIX.finditer(text)) if "[" in text or "(" in text or "]" in text else []
-    if not prefixes or prefixes[0].start() > 0:
-        yield _unprefixed(text[: prefixes[0].start()] if prefixes else text)
+    starts = [prefix.start() for prefix in prefixes] + [len(text)]
+    if starts[0] > 0 or not prefixes:
+        yield _unprefixed(text[: starts[0]], cut=bool(prefixes))
     rank = ""
-    for number, prefix in enumerate(prefixes):
-        end = prefixes[number + 1].start() if number + 1 < len(prefixes) else len(text)
-        rank = _rank(prefix) or (rank if prefix.end() != prefix.start() else "")
+    for prefix, end in zip(prefixes, starts[1:], strict=True):
+        rank = _rank(prefix) or rank
         message = text[prefix.end() : end]
-        if number + 1 < len(prefixes) and not message.strip():
+        if end < len(text) and not message.strip():
+            # two prefixes in a row belong to one message
             continue
-        yield _prefixed(prefix, message, rank)
+        yield _prefixed(prefix, message, rank, cut=end < len(text))
         rank = ""
 
 
-def _unprefixed(text: str) -> Segment:
+def _unprefixed(text: str, *, cut: bool) -> Segment:
     uvicorn = _UVICORN.match(text)
-    if uvicorn:
-        return Segment(text=text[uvicorn.end() :], level=uvicorn["level"], prefixed=True)
-    return Segment(text=text)
+    level = uvicorn["level"] if uvicorn else ""
+    message = text[uvicorn.end() :] if uvicorn else text
+    return Segment(text=message, level=level, prefixed=bool(uvicorn), cut=cut and _torn(message))
 
 
-def _prefixed(prefix: re.Match[str], message: str, rank: str) -> Segment:
+def _prefixed(prefix: re.Match[str], message: str, rank: str, *, cut: bool) -> Segment:
     level = prefix["level"] or ""
     uvicorn = None if level else _UVICORN.match(message)
     if uvicorn:
@@ -164,7 +167,12 @@ def _prefixed(prefix: re.Match[str], message: str, rank: str) -> Segment:
         tag=prefix["tags"] or prefix["tag"] or prefix["file"] or "",
         time=prefix["day"] or prefix["time"] or "",
         prefixed=True,
+        cut=cut and _torn(message),
     )
+
+
+def _torn(message: str) -> bool:
+    return bool(message) and not message[-1].isspace()
 
 
 def _rank(prefix: re.Match[str]) -> str:

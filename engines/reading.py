@@ -104,7 +104,9 @@ class Reader:
             track.close()
         likeliest = self._likeliest()
         told = len(self._tracks) == 1 or (len(likeliest) == 1 and likeliest[0].votes > 0)
-        return _reading(likeliest[0], told, self._largest_prefill)
+        # where the log does not tell whose it is, the grammar that explains more speaks
+        track = max(likeliest, key=lambda each: (bool(each.state.life.cause), len(each.found)))
+        return _reading(track, told, self._largest_prefill)
 
     def _lines(self, lines: Iterable[bytes]) -> None:
         """Read whole lines; those that a serving server prints by the thousand are passed over."""

@@ -85,9 +85,10 @@ class Track:
         rules = [rule for literal in borne for rule in self.lexicon.rules.get(literal, ())]
         if self.state.open:
             self._continue(segment, starts=bool(rules))
+        torn = cut or segment.cut
         for rule in rules:
-            text = segment.text + (SEAM if cut else "")
-            self._begin(Open(rule=rule, text=text, rank=segment.rank, line=line), cut)
+            text = segment.text + (SEAM if torn else "")
+            self._begin(Open(rule=rule, text=text, rank=segment.rank, line=line), torn)
         life = self.state.life
         if borne or life.half or any(word in segment.text for word in ERRORS):
             self.votes += not borne.isdisjoint(self.lexicon.own)

@@ -54,7 +54,7 @@ DEATHS: Final = (
     Death("quantization_unsupported", "Unknown quantization method"),
     Death(
         "quantization_unsupported",
-        "he quantization method ",
+        "The quantization method ",
         re.compile(r"is not supported for the current GPU"),
     ),
     Death("quantization_unsupported", "Quantization method specified in the model config"),

@@ -61,7 +61,8 @@ def _pools(found: list[Found]) -> Iterator[Found]:
         rank = ranks.setdefault(line[0].fact.rank, _Rank())
         rank.swa_tokens |= {each.fact.value for each in line if each.fact.name == "swa_tokens"}
         stated = {each.fact.name: each.fact.value for each in line}
-        names = _NAMES[_kind(rank, stated)] if "pool_tokens" in stated else {}
+        is_pool = any(name.startswith("pool_") for name in stated)
+        names = _NAMES[_kind(rank, stated)] if is_pool else {}
         for each in line:
             name = names.get(each.fact.name, each.fact.name)
             if not name.startswith("pool_"):
@@ -70,7 +71,7 @@ def _pools(found: list[Found]) -> Iterator[Found]:
 
 def _kind(rank: _Rank, stated: Mapping[str, object]) -> str:
     label = str(stated.get("pool_label", "")).strip()
-    tokens = stated["pool_tokens"]
+    tokens = stated.get("pool_tokens")
     if label == "SWA" or (not label and tokens in rank.swa_tokens):
         return "swa"
     if label == "draft":
