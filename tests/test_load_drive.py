@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -194,6 +197,37 @@ def test_a_sentence_of_the_watcher_ends_the_load(load: Load) -> None:
     cut = [one for one in driven.timelines() if one.outcome == "cancelled"]
     assert [one.detail for one in cut] == ["the server died"] * 3
     assert all(one.chunk_ns for one in cut)
+
+
+def test_a_worker_that_dies_ends_the_load_and_what_it_measured_is_kept(
+    load: Load,
+) -> None:
+    killed: list[int] = []
+
+    def kill() -> None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                if b"runner.load.worker" in words and _parent(folder) == os.getpid():
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    killed.append(int(folder.name))
+
+    began_s = time.monotonic()
+
+    def watch() -> None:
+        if not killed and time.monotonic() - began_s > 1.5:
+            kill()
+
+    endless = (golden_ask(number, output_tokens=10) for number in itertools.count())
+    driven = load(endless, in_flight=2, stop_when=watch)
+    assert killed
+    assert driven.aborted is not None
+    assert "worker process ended with code -9" in driven.aborted
+    assert {one.outcome for one in driven.timelines()} == {"ok"}
+
+
+def _parent(folder: Path) -> int:
+    return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_long_answer_comes_back_whole(load: Load) -> None:

@@ -30,13 +30,14 @@ class Connection:
     __slots__ = (
         "_framing",
         "_head",
+        "_name",
+        "_tls",
         "_walked",
         "begun_ns",
         "broken",
         "careful",
         "errand",
         "fd",
-        "handshaking",
         "idle_since_ns",
         "keep_alive",
         "open",
@@ -53,13 +54,13 @@ class Connection:
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self.handshaking = tls is not None
         self.open = False
         self.partial = False
         self.errand: Errand | None = None
         self.idle_since_ns = 0
         self.out = memoryview(b"")
         self.fd = sock.fileno()
+        self.sock: socket.socket | ssl.SSLSocket = sock
         try:
             sock.connect(where)
         except BlockingIOError:
@@ -67,12 +68,9 @@ class Connection:
         except OSError:
             sock.close()
             raise
-        self.sock = sock
         self.receive: Receive = sock.recvmsg
-        if tls is not None:
-            wrapped = tls.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
-            self.sock = wrapped
-            self.receive = lambda size, _: (wrapped.recv(size), (), 0, None)
+        self._tls = tls
+        self._name = name
         self._reset()
 
     def _reset(self) -> None:
@@ -118,14 +116,34 @@ class Connection:
         error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, "connect")
-        if self.handshaking and isinstance(self.sock, ssl.SSLSocket):
-            try:
-                self.sock.do_handshake()
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return False
-            self.handshaking = False
+        if self._tls is not None and not self._shake_hands(self._tls):
+            return False
         self.open = True
         return True
+
+    def _shake_hands(self, tls: ssl.SSLContext) -> bool:
+        if not isinstance(self.sock, ssl.SSLSocket):
+            secure = tls.wrap_socket(
+                self.sock, server_hostname=self._name, do_handshake_on_connect=False
+            )
+            self.sock = secure
+            self.receive = lambda size, _: (secure.recv(size), (), 0, None)
+        try:
+            self.sock.do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        return True
+
+    def is_quiet(self) -> bool:
+        """Return whether an idle connection has neither ended nor brought anything."""
+        try:
+            self.receive(1, 0)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            # TLS 1.3 sends session tickets after the handshake: bytes, but no data
+            return True
+        except OSError:
+            return False
+        return False
 
     def more(self) -> bool:
         """Return whether decrypted bytes wait inside the TLS layer, where epoll cannot see them."""

@@ -18,6 +18,8 @@ from typing import Any, Final
 _PIPE_BYTES: Final = 1 << 20
 _PENDING_BYTES: Final = 4 << 20
 _SETPIPE_SZ: Final = getattr(fcntl, "F_SETPIPE_SZ", 1031)
+_END_LIMIT_S: Final = 60.0
+_PARSE_LIMIT_S: Final = 3600.0
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -120,20 +122,23 @@ class Member:
             return bool(said)
         return False
 
-    def join(self, timeout_s: float) -> str | None:
-        """Wait until both processes have ended; return what went wrong."""
-        for name, process in (("worker", self.worker), ("parse", self.parser)):
-            if name == "parse":
-                (self._folder / "raw").mkdir(exist_ok=True)
-                (self._folder / "raw" / "end").touch()
-            try:
-                code = process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                return f"the load's {name} process did not end within {timeout_s:g} s"
-            if code:
-                tail = (self._folder / f"{name}.stderr").read_text(errors="replace")[-300:]
-                return f"the load's {name} process ended with code {code}: {tail.strip()}"
-        return None
+    def join(self) -> str | None:
+        """Wait for the worker, which has said its last; return what went wrong with it."""
+        return self._wait(self.worker, "worker", _END_LIMIT_S)
+
+    def join_parser(self) -> str | None:
+        """Wait until everything is parsed; return what went wrong."""
+        (self._folder / "raw").mkdir(exist_ok=True)
+        (self._folder / "raw" / "end").touch()
+        return self._wait(self.parser, "parse", _PARSE_LIMIT_S)
+
+    def _wait(self, process: subprocess.Popen[bytes], name: str, limit_s: float) -> str | None:
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return f"the load's {name} process did not end within {limit_s:g} s"
+        tail = (self._folder / f"{name}.stderr").read_text(errors="replace").strip()[-300:]
+        return f"the load's {name} process ended with code {code}: {tail}" if code else None
 
     def reports(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the reports of worker and parser, empty where one left none."""

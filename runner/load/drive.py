@@ -20,8 +20,6 @@ _POLL_S: Final = 0.2
 _OPENING_NS: Final = 20_000_000
 _NO_LIMIT: Final = 1 << 30
 _RESERVE: Final = 32
-_START_LIMIT_S: Final = 60.0
-_PARSE_LIMIT_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +107,8 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         head = feed.head_of(target)
         frames = _frames(before, asks, head, warm_s, in_flight)
         origin_ns, aborted = _Conductor(crew, frames, stop_when).conduct()
-        aborted = _join(crew) or aborted
+        unparsed = [member.join_parser() for member in crew]
+        aborted = aborted or next(filter(None, unparsed), None)
     finally:
         for member in crew:
             member.end()
@@ -183,11 +182,6 @@ def _timed(ask: Ask, offset_s: float, in_flight: int | None, last_s: float | Non
     )
 
 
-def _join(crew: Sequence[Member]) -> str | None:
-    wrongs = [member.join(_PARSE_LIMIT_S) for member in crew]
-    return next((wrong for wrong in wrongs if wrong), None)
-
-
 class _Conductor:
     """Feeds the crew, opens the window when all are ready, and watches over it."""
 
@@ -241,6 +235,7 @@ class _Conductor:
                     member.push()
                 elif not member.hear():
                     self._alive.discard(key.data)
+                    self._abort(member.join())
         if not self._origin_ns and all(self._crew[number].ready for number in self._alive):
             self._origin_ns = time.monotonic_ns() + _OPENING_NS
             self._tell(open_ns=self._origin_ns)
@@ -250,10 +245,13 @@ class _Conductor:
         if self._aborted or now_ns - self._asked_ns < _POLL_S * 1e9:
             return
         self._asked_ns = now_ns
-        self._aborted = self._stop_when()
-        if self._aborted:
+        self._abort(self._stop_when())
+
+    def _abort(self, why: str | None) -> None:
+        if why and not self._aborted:
+            self._aborted = why
             self._frames = None
-            self._tell(stop=self._aborted)
+            self._tell(stop=why)
 
     def _tell(self, **order: object) -> None:
         for number in self._alive:

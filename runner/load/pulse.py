@@ -40,6 +40,10 @@ class Pulse:
         self._due_ns = now_ns + TICK_NS
         self._timer.arm(self._due_ns, TICK_NS)
 
+    def seconds(self) -> float:
+        """Return for how long it has been ticking."""
+        return self._count * TICK_NS / 1e9
+
     def tick(self, now_ns: int) -> bool:
         """Note the lateness of a tick; return whether a second has passed since it last did."""
         missed = self._timer.expirations()

@@ -42,10 +42,19 @@ def write(
 
 
 def read(path: Path) -> Iterator[Timeline]:
-    """Yield the timelines of a shard, in the order in which the requests ended."""
+    """Yield the timelines of a shard, in the order in which the requests ended.
+
+    A shard whose writer was killed ends with the last whole timeline.
+    """
+    if not path.exists():
+        return
+    size = path.stat().st_size
     with path.open("rb") as file:
-        while head := file.read(_HEAD.size):
-            yield _timeline(_HEAD.unpack(head), file)
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            fields = _HEAD.unpack(head)
+            if file.tell() + 12 * fields[8] + sum(fields[9:12]) > size:
+                return
+            yield _timeline(fields, file)
 
 
 def _timeline(fields: tuple[int, ...], file: BinaryIO) -> Timeline:

@@ -34,6 +34,7 @@ _LONG_READS: Final = 256
 _WAVE: Final = 1024
 _OPENINGS: Final = 64
 _MAX_EVENTS: Final = 512
+_FILL_LIMIT_S: Final = 5.0
 
 Finished = tuple[Errand, int, int, str, list[Read]]
 
@@ -152,7 +153,8 @@ class Worker:
         if not connection.open:
             self._open(connection)
         elif connection.errand is None:
-            self.pool.drop(connection)
+            if not connection.is_quiet():
+                self.pool.drop(connection)
         elif event & ~select.EPOLLOUT and self._receive(connection, since_ns):
             self._look(connection, since_ns)
         elif event & select.EPOLLOUT and connection.errand is not None:
@@ -250,7 +252,8 @@ class Worker:
             self._close_window(now_ns)
         if not (self.schedule.closed_loop and self.ready):
             self.pool.fill(_OPENINGS)
-        if not self.ready and self.schedule.is_primed(len(self.flying)) and self.pool.filled():
+        filled = self.pool.filled() or self.pulse.seconds() > _FILL_LIMIT_S
+        if not self.ready and filled and self.schedule.is_primed(len(self.flying)):
             self.ready = True
             self.control.sendall(b"ready\n")
         if a_second:
