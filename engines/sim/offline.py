@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -74,14 +72,13 @@ class Timeline:
 
 
 def open_loop(
-    engine: Engine, asks: Iterable[Ask], *, request_s: float = 0.0, seed: int = 0
+    engine: Engine, asks: Iterable[Ask], *, request_s: float = 0.0
 ) -> tuple[Timeline, ...]:
     """Return what happens to requests sent at their times, in the order they were given.
 
-    `request_s` passes between the send and the moment the scheduler sees a request; prompts given
-    as lengths are drawn from `seed`.
+    `request_s` passes between the send and the moment the scheduler sees a request.
     """
-    return _Run(engine, request_s, seed).go([(ask.due_s, ask) for ask in asks], iter(()))
+    return _Run(engine, request_s).go([(ask.due_s, ask) for ask in asks], iter(()))
 
 
 def closed_loop(
@@ -91,7 +88,6 @@ def closed_loop(
     concurrency: int,
     request_s: float = 0.0,
     turn_s: float = 0.0,
-    seed: int = 0,
 ) -> tuple[Timeline, ...]:
     """Return what happens to requests of which always `concurrency` are under way.
 
@@ -99,20 +95,19 @@ def closed_loop(
     """
     source = iter(asks)
     first = [(0.0, ask) for _, ask in zip(range(concurrency), source, strict=False)]
-    return _Run(engine, request_s, seed, turn_s).go(first, source)
+    return _Run(engine, request_s, turn_s).go(first, source)
 
 
 class _Run:
     """One simulation under way."""
 
-    def __init__(self, engine: Engine, request_s: float, seed: int, turn_s: float = 0.0) -> None:
+    def __init__(self, engine: Engine, request_s: float, turn_s: float = 0.0) -> None:
         self._engine = engine
         self._request_s = request_s
         self._turn_s = turn_s
         self._pending: list[tuple[float, int, Timeline]] = []
         self._lines: list[Timeline] = []
         self._ends: list[float] = []
-        self._rng = random.Random(seed)  # noqa: S311 - prompts, not secrets
 
     def go(self, first: Iterable[tuple[float, Ask]], source: Iterator[Ask]) -> tuple[Timeline, ...]:
         """Run until nothing is left."""
@@ -145,15 +140,12 @@ class _Run:
             ask = line.ask
             request = Request(
                 number,
-                self._prompt(ask.prompt),
+                ask.prompt,
                 ask.output_tokens,
                 constrained=ask.constrained,
                 owner=line,
             )
             self._engine.add(request)
-
-    def _prompt(self, prompt: Sequence[int] | int) -> Sequence[int]:
-        return array("I", self._rng.randbytes(4 * prompt)) if isinstance(prompt, int) else prompt
 
     def _note(self, step: Step, ends: list[float]) -> None:
         first = len(self._ends)

@@ -114,14 +114,13 @@ def quantile(values: list[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def _run(twin: Twin, asks: list[Ask], concurrency: int, seed: int = 0) -> tuple[Timeline, ...]:
+def _run(twin: Twin, asks: list[Ask], concurrency: int) -> tuple[Timeline, ...]:
     return closed_loop(
         twin.engine,
         asks,
         concurrency=concurrency,
         request_s=twin.overheads.request_s,
         turn_s=TURN_S,
-        seed=seed,
     )
 
 
@@ -180,7 +179,7 @@ def _structured(twin: Twin, load: Mapping[str, Any], concurrency: int) -> Measur
             constrained=constrained,
         )
         started_s = twin.engine.now_s
-        lines = _run(twin, [ask] * (8 * concurrency), concurrency, seed=constrained)
+        lines = _run(twin, [ask] * (8 * concurrency), concurrency)
         speeds.append(len(lines) / (max(line.last_s for line in lines) - started_s))
     return {"constrained_over_free_ratio": speeds[0] / speeds[1]}
 

@@ -15,6 +15,7 @@ class Request:
         number: order of arrival, from 0.
         tokens: the prompt, then what was generated (filled in as blocks need it).
         prompt_tokens: length of the prompt.
+        private: its prompt is a length alone: it shares nothing with any other.
         output_tokens: length at which it ends.
         limit_tokens: the output length that the client allowed, for admission by estimate.
         fixed_length: it ignores the end-of-sequence token.
@@ -44,6 +45,7 @@ class Request:
         "output_tokens",
         "owner",
         "preemptions",
+        "private",
         "prompt_tokens",
         "seed",
         "shared",
@@ -53,7 +55,7 @@ class Request:
     def __init__(
         self,
         number: int,
-        prompt: Sequence[int],
+        prompt: Sequence[int] | int,
         output_tokens: int,
         *,
         limit_tokens: int | None = None,
@@ -62,8 +64,9 @@ class Request:
         owner: Any = None,
     ) -> None:
         self.number = number
-        self.tokens = array("I", prompt)
-        self.prompt_tokens = len(self.tokens)
+        self.private = isinstance(prompt, int)
+        self.tokens = array("I", () if isinstance(prompt, int) else prompt)
+        self.prompt_tokens = prompt if isinstance(prompt, int) else len(self.tokens)
         self.output_tokens = output_tokens
         self.limit_tokens = limit_tokens or output_tokens
         self.fixed_length = fixed_length

@@ -46,7 +46,7 @@ class BlockCache:
 
     def lookup(self, request: Request) -> list[int]:
         """Return the blocks that hold the longest cached prefix, never the whole request."""
-        if not self.reuse:
+        if not self.reuse or request.private:
             return []
         hits: list[int] = []
         for key in self._request_keys(request, (request.total - 1) // self.block_tokens):
@@ -79,13 +79,13 @@ class BlockCache:
         need = self._blocks_of(tokens) - len(request.blocks)
         if need > self._free:
             return False
-        for _ in range(need):
-            request.blocks.append(self._take())
+        if need > 0:
+            request.blocks += [self._take() for _ in range(need)]
         return True
 
     def keep(self, request: Request) -> None:
         """Make the full blocks of what is computed findable."""
-        if not self.reuse:
+        if not self.reuse or request.private:
             return
         full = request.computed // self.block_tokens
         keys = self._request_keys(request, full)
@@ -107,12 +107,12 @@ class BlockCache:
     def most_repeats(self, requests: list[Request], limit: int) -> int:
         """Return how many tokens, up to `limit`, each of these requests can still grow by."""
         low, high = 0, limit
+        if self._need(requests, limit) <= self._free:
+            return limit
         while low < high:
             middle = (low + high + 1) // 2
-            need = sum(
-                [self._blocks_of(r.computed + middle) - len(r.blocks) for r in requests],
-            )
-            low, high = (middle, high) if need <= self._free else (low, middle - 1)
+            fits = self._need(requests, middle) <= self._free
+            low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
     def reset(self) -> bool:
@@ -127,6 +127,11 @@ class BlockCache:
     def _free(self) -> int:
         """Blocks that nobody holds."""
         return len(self._freed) + self._blocks - len(self._holders)
+
+    def _need(self, requests: list[Request], tokens: int) -> int:
+        """Return the blocks that requests lack to grow by so many tokens each."""
+        size, more = self.block_tokens, tokens + self.block_tokens - 1
+        return sum([max(0, (r.computed + more) // size - len(r.blocks)) for r in requests])
 
     def _blocks_of(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
