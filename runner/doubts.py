@@ -97,10 +97,13 @@ def of_load(load: Mapping[str, Any]) -> list[Doubt]:
 
 
 def _inflated(load: Mapping[str, Any]) -> Iterable[Doubt]:
-    """A load whose hits exceed its construction by over 1 % of prompt tokens is inflated."""
+    """A load whose hits exceed its construction by over 1 % of prompt tokens is inflated.
+
+    Where nobody knows what its prompts share (texts), nothing is said.
+    """
     hits, asked = load.get("cached_tokens"), load.get("input_tokens")
-    expected = load.get("expected_hit_tokens") or 0
-    if hits is None or not asked:
+    expected = load.get("expected_hit_tokens")
+    if hits is None or expected is None or not asked:
         return
     surplus_ratio = (hits - expected) / asked
     if surplus_ratio > 0.01:

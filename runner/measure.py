@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from engines import Engine
 from runner import doubts, pages, rows
-from runner.asks import Draw, asks_of, prompts_of
+from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
 from runner.levels import Load
 from runner.load import Ask, Target, Timeline
 from runner.load.drive import Driven, drive
@@ -99,7 +100,7 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         "started_at": started_at,
         "since_ready_s": (driven.opened_ns - live.ready_ns) / 1e9,
         "flushed": flushed,
-        "expected_hit_tokens": _expected_hit_tokens(load, draw, live.vocabulary),
+        "expected_hit_tokens": _expected_hit_tokens(load, draw, live.vocabulary, found.requests),
         **rows.flat(found),
         **rows.flat(driven.proof),
         **_growth(before, after),
@@ -138,7 +139,7 @@ def _drive(load: Load, draw: Draw, live: Live, client: Client, spool: Path) -> D
         return live.died() or (f"it took over {client.load_timeout_s:g} s" if late else None)
 
     return drive(
-        target=live.target,
+        target=replace(live.target, path=path_of(load, live.engine)),
         asks=asks("window"),
         warmup=asks("warmup"),
         in_flight=load.in_flight,
@@ -151,12 +152,12 @@ def _drive(load: Load, draw: Draw, live: Live, client: Client, spool: Path) -> D
     )
 
 
-def _expected_hit_tokens(load: Load, draw: Draw, vocabulary: Vocabulary) -> int | None:
-    """Return the prompt tokens shared by construction; unknown where time ends the window."""
-    if load.requests is None:
-        return None
+def _expected_hit_tokens(
+    load: Load, draw: Draw, vocabulary: Vocabulary, requests: int
+) -> int | None:
+    """Return the prompt tokens that the requests of a window share by construction."""
     prompts = prompts_of(load, draw, vocabulary, "window")
-    return sum(prompt.expected_hit_tokens for prompt in prompts)
+    return expected_hit_tokens(itertools.islice(prompts, requests))
 
 
 def _growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float | None]:
