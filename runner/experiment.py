@@ -73,6 +73,10 @@ class Settings(Keys):
     server_seed: NonNegativeInt | None = None
 
 
+Flag = bool | int | float | str | tuple[int | float | str, ...] | dict[str, Any]
+"""A raw flag: true is a bare flag, a list is several words, a table is sent as JSON."""
+
+
 class CellKeys(Settings):
     """What `[common]`, an engine's section, an axis or an included cell may say of a cell.
 
@@ -95,7 +99,7 @@ class CellKeys(Settings):
     image: str | None = None
     gpus: NonNegativeInt | tuple[str, ...] | None = None
     cpus: str | None = None
-    flags: dict[str, bool | int | float | str | tuple[str, ...]] = Field(default_factory=dict)
+    flags: dict[str, Flag] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     mounts: dict[str, str] = Field(default_factory=dict)

@@ -62,6 +62,13 @@ def test_flags_env_and_mounts_are_merged_key_by_key() -> None:
     assert (cell.keys.env, cell.keys.flags) == ({"A": "1", "B": "2"}, {"seed": 2, "x": True})
 
 
+def test_a_raw_flag_is_bare_or_has_a_value_several_words_or_json() -> None:
+    flags = {"a": True, "b": 1, "c": 0.5, "d": "x y", "e": [1, "z"], "f": {"level": 3}}
+    argv = only(engines=vllm(flags=flags)).arguments("h", 1).argv
+    sent = ("--a", "--b", "1", "--c", "0.5", "--d", "x y", "--e", "1", "z", "--f", '{"level": 3}')
+    assert argv[-len(sent) :] == sent
+
+
 def test_a_point_replaces_memory_whole() -> None:
     cell = only(engines=vllm(memory={"fraction": 0.8}), matrix={"memory": [{"kv_tokens": 99}]})
     assert cell.settings["memory"] == {"kv_tokens": 99}

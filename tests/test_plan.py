@@ -252,6 +252,21 @@ def test_a_plan_is_printed_whole(file: str, rehearse: bool, name: str) -> None:
     golden(name, text.replace(sys.executable, "python3"))
 
 
+SHIPPED = [
+    path
+    for path in sorted((ROOT / "experiments").glob("*.toml"))
+    if "question =" in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_experiment_can_be_planned_and_rehearsed(path: Path) -> None:
+    whole = read(path)
+    assert expand(whole).cells
+    if whole.rehearse:
+        assert expand(read(path, rehearse=True)).cells
+
+
 def test_a_plan_names_secrets_and_never_shows_their_values() -> None:
     common = {"model": "org/model", "secrets": ["HF_TOKEN"]}
     engines = {
