@@ -8,6 +8,7 @@ from runner.cells import Cell
 from runner.experiment import Experiment
 from runner.levels import Load
 from runner.matrix import matches, points_of
+from runner.workloads.lengths import Distribution, longest
 
 _FEW_FOR_P99 = 100
 """A p99 of fewer requests is a maximum (DESIGN of the tables)."""
@@ -50,15 +51,15 @@ def load_cautions(loads: Sequence[Load], cells: Sequence[Cell]) -> Iterator[str]
 
 
 def _too_long(load: Load, cells: Sequence[Cell]) -> Iterator[str]:
-    lengths = [getattr(load.spec, key, None) for key in ("input_tokens", "output_tokens")]
-    if not all(isinstance(length, int) for length in lengths):
+    given, wanted = (getattr(load.spec, key, None) for key in ("input_tokens", "output_tokens"))
+    if not (isinstance(given, (int, Distribution)) and isinstance(wanted, (int, Distribution))):
         return
-    tokens = sum(length for length in lengths if isinstance(length, int))
-    short = [cell for cell in cells if (cell.keys.context_tokens or tokens) < tokens]
+    most = longest(given) + longest(wanted)
+    short = [cell for cell in cells if (cell.keys.context_tokens or most) < most]
     if short:
         yield (
-            f"{load.load}: {lengths[0]} + {lengths[1]} tokens do not fit context_tokens ="
-            f" {short[0].keys.context_tokens} of {_named(short)}; every request will be refused"
+            f"{load.load}: {longest(given)} + {longest(wanted)} tokens do not fit context_tokens ="
+            f" {short[0].keys.context_tokens} of {_named(short)}; such a request will be refused"
         )
 
 

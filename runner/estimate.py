@@ -8,6 +8,7 @@ from typing import Final, Literal
 from runner.cells import Cell
 from runner.levels import Load
 from runner.plan import Plan
+from runner.workloads.lengths import Distribution, longest
 
 Speed = Literal["gpu", "cpu", "simulated"]
 
@@ -120,12 +121,15 @@ def _requests_s(load: Load, count: int, given: float, wanted: float, pace: Pace)
 
 
 def _lengths(load: Load) -> tuple[float, float]:
-    """Return typical prompt and output lengths in tokens, by the names of the workload's keys."""
-    keys = load.spec.model_dump()
-    sizes = {key: _size(value) for key, value in keys.items() if key.endswith("_tokens")}
-    output = sizes.pop("output_tokens", _TYPICAL_OUTPUT)
-    return sum(sizes.values()) or _TYPICAL_INPUT, output
+    """Return prompt and output lengths in tokens, by the names of the workload's own keys.
 
-
-def _size(value: object) -> float:
-    return float(value) if isinstance(value, int) else _TYPICAL_OUTPUT
+    A distribution counts with its longest; a workload that names no length with a typical one.
+    """
+    given = wanted = 0.0
+    for key in type(load.spec).model_fields:
+        value = getattr(load.spec, key)
+        if key.endswith("_tokens") and isinstance(value, (int, Distribution)):
+            is_output = "output" in key or "answer" in key
+            wanted += longest(value) if is_output else 0
+            given += 0 if is_output else longest(value)
+    return given or _TYPICAL_INPUT, wanted or _TYPICAL_OUTPUT

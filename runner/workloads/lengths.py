@@ -112,6 +112,16 @@ def drawn(length: int | Distribution, rng: random.Random) -> int:
     return max(length.at_least, min(longest, round(_drawn(length, rng))))
 
 
+def longest(length: int | Distribution) -> int:
+    """Return the longest that `drawn` may return, in tokens."""
+    if isinstance(length, int):
+        return length
+    ends = [length.at_most] if length.at_most is not None else []
+    ends += [length.uniform[1]] if length.uniform else []
+    ends += [length.histogram.bounds[-1]] if length.histogram else []
+    return max(length.at_least, min(ends))
+
+
 def _drawn(length: Distribution, rng: random.Random) -> float:
     if length.uniform:
         return rng.randint(*length.uniform)
