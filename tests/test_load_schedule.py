@@ -90,6 +90,22 @@ def test_what_was_due_but_had_no_room_is_told_at_the_close() -> None:
     assert len(schedule) == 0
 
 
+def test_nothing_is_sent_after_the_end_of_the_window() -> None:
+    timed, slots = opened(duration_ns=500), closed(duration_ns=500)
+    for schedule in (timed, slots):
+        schedule.begin(1000)
+        schedule.note_sent(errand(9), 1000)
+    timed.add(errand(0, 499))
+    timed.add(errand(1, 500))
+    assert timed.next(2000, 0) == errand(0, 499)
+    assert timed.next(2000, 0) is None
+    assert timed.close(2000) == []
+    slots.add(errand(0))
+    slots.add(errand(1))
+    assert slots.next(1499, 0) == errand(0)
+    assert slots.next(1500, 0) is None
+
+
 def test_a_refusal_rests_a_closed_loop_for_a_moment() -> None:
     schedule = closed()
     schedule.begin(0)

@@ -5,10 +5,8 @@ A process of its own, at the lowest priority, so that parsing never delays the m
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +17,7 @@ from runner.load import Timeline, shard
 from runner.load.answer import Answer
 from runner.load.feed import asked_from
 from runner.load.lags import Lags
+from runner.load.priority import yield_always
 from runner.load.spool import Reader, Record
 
 _REST_S: Final = 0.02
@@ -141,8 +140,7 @@ def follow(spool: Path, out: Path, report: Path) -> None:
 
 def main() -> None:
     """Follow the spool named on the command line."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    yield_always()
     follow(*map(Path, sys.argv[1:4]))
 
 

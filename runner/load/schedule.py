@@ -77,7 +77,11 @@ class Schedule:
         room = min(self.cap, _WARMING) if before else self.cap
         if not self._queue or flying >= room or now_ns < self._cool_until_ns:
             return None
+        if self.closed_loop and self.end_ns is not None and now_ns >= self.end_ns:
+            return None
         due_ns = self._due_ns(self._queue[0])
+        if self.end_ns is not None and (due_ns or 0) >= self.end_ns:
+            return None
         if due_ns is None or due_ns > now_ns:
             self.wake_ns = due_ns or 0
             return None
@@ -108,10 +112,11 @@ class Schedule:
 
     def close(self, now_ns: int) -> list[Errand]:
         """Send nothing more; return the requests that were due but found no room."""
+        end_ns = min(now_ns, now_ns if self.end_ns is None else self.end_ns)
         late = []
         for errand in self._queue:
             due_ns = self._due_ns(errand)
-            if not self.closed_loop and due_ns is not None and due_ns < now_ns:
+            if not self.closed_loop and due_ns is not None and due_ns < end_ns:
                 late.append(errand)
         self.drop()
         return late

@@ -25,6 +25,7 @@ from runner.load.feed import Errand, Feed
 from runner.load.http1 import Malformed
 from runner.load.lags import Lags
 from runner.load.pool import Pool, resolve
+from runner.load.priority import be_prompt
 from runner.load.pulse import Pulse
 from runner.load.schedule import Schedule
 from runner.load.spool import Read, Writer
@@ -360,6 +361,7 @@ def main() -> None:
     config = json.loads(_first_line())
     if config["cpus"]:
         os.sched_setaffinity(0, config["cpus"])
+    be_prompt()
     control = socket.socket(fileno=int(sys.argv[1]))
     worker = Worker(config, Feed(sys.stdin.fileno()), control)
     gc.collect()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from runner.load.golden import Every, Plan
 from runner.load.golden.server import Server
+from runner.load.priority import be_prompt
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -22,6 +23,7 @@ def main(words: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(words)
     if args.cpu is not None:
         os.sched_setaffinity(0, {args.cpu})
+    be_prompt()
     plan = Plan().but(json.loads(args.plan))
     everys = tuple(_every(text) for text in args.every)
     ended: list[int] = []
