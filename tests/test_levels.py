@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from runner.experiment import LoadKeys
 from runner.levels import load_ids, loads_of
+from runner.workloads.lengths import Distribution, drawn, longest
 
 LENGTHS = {"workload": "random", "input_tokens": 16, "output_tokens": 8}
 
@@ -86,3 +88,14 @@ def test_other_work_is_asked_otherwise(changed: dict[str, Any]) -> None:
     (before,) = loads_of(section(concurrency=8, requests=9))
     (after,) = loads_of(section(**{"concurrency": 8, "requests": 9, **changed}))
     assert before.asked != after.asked
+
+
+@given(
+    st.sampled_from([{"uniform": (5, 9)}, {"histogram": {"bounds": (1, 7, 20), "weights": (1, 2)}}])
+    | st.just({"normal": {"mean": 50, "sd": 30}, "at_most": 60}),
+    st.integers(0, 999),
+)
+def test_no_drawn_length_is_over_the_longest(law: dict[str, Any], seed: int) -> None:
+    length = Distribution.model_validate(law)
+    rng = random.Random(seed)
+    assert max(drawn(length, rng) for _ in range(50)) <= longest(length)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from runner.cli import main
 from runner.errors import ExperimentError
 from runner.experiment import Experiment
 from runner.read import overlaid, read
@@ -227,3 +229,23 @@ def test_tables_are_merged_and_all_else_is_replaced() -> None:
     below = {"a": {"b": 1, "c": [1, 2]}, "memory": {"fraction": 0.8}}
     over = {"a": {"c": [3]}, "memory": {"kv_tokens": 9}}
     assert overlaid(below, over) == {"a": {"b": 1, "c": [3]}, "memory": {"kv_tokens": 9}}
+
+
+@pytest.mark.parametrize("command", ["plan", "exec"])
+def test_a_command_refuses_a_wrong_file_before_anything_is_started(
+    file: Path, command: str
+) -> None:
+    file.write_text(changed("boots = 3", "boots = 3\nbots = 2"), encoding="utf-8")
+    results = file.parent / "results"
+    options = ["--results", str(results)] if command == "exec" else []
+    answer = CliRunner().invoke(main, [command, str(file), *options])
+    assert answer.exit_code == 2
+    assert "chunk.toml:3: bots: unknown key. Did you mean 'boots'?" in answer.output
+    assert not results.exists()
+
+
+def test_the_plan_command_prints_the_plan_of_a_good_file(file: Path) -> None:
+    file.write_text(GOOD, encoding="utf-8")
+    answer = CliRunner().invoke(main, ["plan", str(file)])
+    assert answer.exit_code == 0
+    assert "4 cells, 12 boots, 2 loads in each boot" in answer.output
