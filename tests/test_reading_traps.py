@@ -57,9 +57,6 @@ def test_the_capped_capacity_counts_and_not_what_memory_would_allow() -> None:
 
 
 def test_the_draft_pool_printed_last_is_not_the_models() -> None:
-    pool = (
-        "[2026-01-01 00:00:00 TP0] KV Cache is allocated. #tokens: {}, K size: {} GB, V size: {} GB"
-    )
     found = facts(POOL.format(300, "3.00", "3.00"), POOL.format(300, "0.10", "0.10"))
     assert (found["kv_tokens"], found["k_gb"]) == (300, 3.0)
     assert (found["draft_kv_tokens"], found["draft_k_gb"]) == (300, 0.1)
