@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from engines.reading import Reader, Reading
-
-from runner import pages
+from runner import guard, pages
 from runner.asks import Draw
 from runner.drift import doubts_about
+from runner.errors import HostError
 from runner.experiment import Timeouts
+from runner.guard import Guard
 from runner.launchers import Exit, Launch, Launcher, LaunchError, Server
 from runner.life import Failure, Life, fact_rows, row_of
 from runner.load import Target
@@ -43,6 +44,7 @@ class Bench:
         launch: the server to start.
         client: the measuring client.
         redactor: takes secrets out of what is kept.
+        guard: keeps an eye on its GPUs.
         tell: says what happens now.
     """
 
@@ -53,6 +55,7 @@ class Bench:
     launch: Launch
     client: Client
     redactor: Redactor
+    guard: Guard
     tell: Callable[[str], None]
 
     @property
@@ -71,7 +74,7 @@ def live(bench: Bench, begun: dict[str, Any], desk: Desk) -> dict[str, Any]:
 
     Raises:
         KeyboardInterrupt: the run was interrupted; the boot is committed as such before.
-        DiskFull: the results could not be written.
+        HostError: the results could not be written, or the GPU is not idle, or not released.
     """
     desk.begin(begun)
     life = Life()
@@ -93,6 +96,7 @@ def live(bench: Bench, begun: dict[str, Any], desk: Desk) -> dict[str, Any]:
 def _start(bench: Bench, desk: Desk, life: Life) -> Server | None:
     bench.tell("starts")
     life.phase = "create"
+    life.doubts += bench.guard.before()
     try:
         with life.timing("create_s"):
             return bench.launcher.start(bench.launch, desk.log)
@@ -115,10 +119,16 @@ def _serve(bench: Bench, server: Server, desk: Desk, life: Life) -> None:
         return
     ready_ns = time.monotonic_ns()
     life.way = server.way
-    life.facts += pages.facts(cell.engine, server.control_url)
+    before = pages.facts(cell.engine, server.control_url)
+    life.facts += [fact for fact in before if fact.source != "load"]
     life.phase = "load"
-    with life.timing("load_s"):
+    with life.timing("load_s"), bench.guard.sampler() as sampler:
         _loads(bench, server, desk, life, ready_ns)
+    life.samples = tuple(sampler.samples)
+    life.doubts += guard.doubts_of(life.samples)
+    if server.exited() is None:
+        after = pages.facts(cell.engine, server.control_url)
+        life.facts += [fact for fact in after if fact.source == "load"]
 
 
 def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) -> None:
@@ -173,6 +183,8 @@ def _stop(bench: Bench, server: Server | None, desk: Desk, life: Life) -> None:
         with life.timing("stop_s"):
             server.stop(bench.timeouts.stop_s)
             server.remove()
+        with life.timing("release_s"):
+            life.held = bench.guard.after()
         if life.exit is not None:
             log_bytes = desk.log.stat().st_size
     life.reading = read_log(desk.log, bench.planned.cell.engine.name, log_bytes)
@@ -201,7 +213,13 @@ def _commit(
     row = {**begun, **row_of(life, cell.keys.expect, clean)}
     at_s = server.seconds_of_line if server is not None else lambda line: None
     facts = fact_rows(life.all_facts, desk.key.columns, at_s, clean)
-    desk.commit(row, {"facts": facts}, bench.redactor)
+    samples = guard.rows_of(life.samples, desk.key.columns)
+    desk.commit(row, {"facts": facts, "gpu": samples}, bench.redactor)
+    if life.held is not None:
+        raise HostError(
+            f"the GPU's memory is not released {bench.timeouts.release_s:g} s after the server"
+            f" ended: {life.held}. Find who holds it with nvidia-smi; then run the same exec again"
+        )
     return row
 
 

@@ -81,22 +81,24 @@ class Cell:
             return f"/models/{Path(self.model).name}"
         return str(Path(self.model).expanduser()) if self.is_local_model else self.model
 
+    def served(self, host: str, port: int, revision: str | None = None) -> Served:
+        """Return what its server is asked to serve at an address."""
+        written = self.keys.model or ""
+        return Served(
+            model=self.model_in_server,
+            name=self.served_name,
+            host=host,
+            port=port,
+            settings=self.settings,
+            flags=self.keys.flags,
+            version=self.version,
+            gpus=_parallel(self.keys) if self.simulated else self.gpus,
+            revision=revision or (written.partition("@")[2] or None),
+        )
+
     def arguments(self, host: str, port: int, revision: str | None = None) -> Arguments:
         """Return the flags and environment that this cell's settings resolve to."""
-        written = self.keys.model or ""
-        return self.engine.arguments(
-            Served(
-                model=self.model_in_server,
-                name=self.served_name,
-                host=host,
-                port=port,
-                settings=self.settings,
-                flags=self.keys.flags,
-                version=self.version,
-                gpus=_parallel(self.keys) if self.simulated else self.gpus,
-                revision=revision or (written.partition("@")[2] or None),
-            )
-        )
+        return self.engine.arguments(self.served(host, port, revision))
 
     @property
     def version(self) -> engines.Version | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import click
 
@@ -27,7 +28,24 @@ REHEARSE = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The commands; those that live beside what they do are imported when they are named."""
+
+    beside: ClassVar = {"scrape": "runner.scrape", "clean": "runner.clean"}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names, sorted."""
+        return sorted([*super().list_commands(ctx), *self.beside])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name."""
+        if cmd_name not in self.beside:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = importlib.import_module(self.beside[cmd_name]).command
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="runner")
 def main() -> None:
     """Answer one serving question honestly: a matrix of engines, restarted N times, measured.
@@ -145,13 +163,3 @@ def _stop_on_signals() -> None:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
-
-
-def _register() -> None:
-    """Add the commands that live beside what they do."""
-    from runner.scrape import command as scrape
-
-    main.add_command(scrape)
-
-
-_register()

@@ -264,6 +264,7 @@ class Experiment(Keys):
     question: str
     boots: PositiveInt
     seed: int = 1
+    gpu_exclusive: bool = False
     common: CellKeys = CellKeys()
     engines: dict[str, EngineKeys] = Field(min_length=1)
     matrix: Matrix = Matrix()

@@ -39,6 +39,7 @@ class Circumstances:
         labels: whose it is.
         name: container name.
         offline: the model is in the cache, so the server must not ask the hub.
+        gpus: UUIDs it gets, where NVML tells them.
     """
 
     port: int
@@ -50,6 +51,7 @@ class Circumstances:
     labels: Mapping[str, str] = field(default_factory=dict)
     name: str = "runner-server"
     offline: bool = False
+    gpus: tuple[str, ...] = ()
 
 
 def launch_of(cell: Cell, now: Circumstances) -> Launch:
@@ -69,7 +71,7 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
         env=env,
         secrets=cell.keys.secrets,
         mounts=tuple(_mounts(cell, now)) if in_docker else (),
-        gpus=cell.keys.gpus if isinstance(cell.keys.gpus, tuple) else cell.gpus,
+        gpus=now.gpus or (cell.keys.gpus if isinstance(cell.keys.gpus, tuple) else cell.gpus),
         cpus=cell.keys.cpus,
         memory_bytes=cell.keys.memory_limit_bytes,
         shm_bytes=cell.keys.shm_bytes,

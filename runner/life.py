@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from engines.reading import Reading
-
 from engines import Fact, Value
 from engines.causes import CATALOGUE as CAUSES
 from engines.facts import CATALOGUE as FACTS
+from engines.reading import Reading
 from runner.doubts import Doubt
 from runner.experiment import Expect
+from runner.gpu import GpuSample
 from runner.launchers import Exit
 
 KEY_FACTS: Final = (
@@ -66,6 +66,8 @@ class Life:
         exit: how the server ended by itself; None where we stopped it.
         reading: what its log says, up to the moment before the planned stop.
         way: how the load reached it.
+        samples: how its GPUs did under load.
+        held: what still holds GPU memory after its end.
     """
 
     phase: str = "create"
@@ -76,6 +78,8 @@ class Life:
     exit: Exit | None = None
     reading: Reading | None = None
     way: str | None = None
+    samples: tuple[GpuSample, ...] = ()
+    held: str | None = None
 
     @contextmanager
     def timing(self, column: str) -> Iterator[None]:

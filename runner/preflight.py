@@ -118,7 +118,7 @@ def vocabulary_of(config: Mapping[str, Any]) -> Vocabulary:
 
 
 def _build(image: str, model: str, folder: Path | None, gpus: Gpus, cell: Cell) -> Build:
-    used = gpus if cell.gpus else Gpus()
+    used = assigned(cell, gpus)
     config = _config(folder)
     return Build(
         build_id=build_id(image, model, used.names, used.driver),
@@ -128,6 +128,25 @@ def _build(image: str, model: str, folder: Path | None, gpus: Gpus, cell: Cell) 
         vocabulary=vocabulary_of(config),
         gpus=used,
     )
+
+
+def assigned(cell: Cell, gpus: Gpus) -> Gpus:
+    """Return the GPUs a cell gets: those it names, else the first of this machine, by UUID.
+
+    Raises:
+        HostError: it asks for GPUs that this machine does not have.
+    """
+    if not cell.gpus or not gpus.uuids:
+        return Gpus(driver=gpus.driver if cell.gpus else "")
+    asked = cell.keys.gpus if isinstance(cell.keys.gpus, tuple) else gpus.uuids[: cell.gpus]
+    known = dict(zip(gpus.uuids, gpus.names, strict=True))
+    missing = [uuid for uuid in asked if uuid not in known]
+    if missing or len(asked) < cell.gpus:
+        raise HostError(
+            f"{cell.label} asks for {cell.gpus} GPUs{': no ' if missing else ''}"
+            f"{', '.join(missing)}; this machine has {', '.join(gpus.uuids)}"
+        )
+    return Gpus(names=tuple(known[uuid] for uuid in asked), uuids=asked, driver=gpus.driver)
 
 
 def _config(folder: Path | None) -> Mapping[str, Any]:

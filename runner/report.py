@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from runner import tables
 from runner.complaints import suggestion
 from runner.errors import ExperimentError
 from runner.results import Results
-from runner.tables import Shown, Table
+from runner.tables import Centre, Shown, Table
 
 Format = Literal["text", "markdown", "csv", "json"]
 
@@ -38,11 +38,17 @@ def report(
     Raises:
         ExperimentError: a table of that name does not exist.
     """
-    parts = [render(table, shown, form) for table, shown in built(results, names)]
+    parts: list[str] = []
+    doubts: dict[str, str] = {}
+    for table, shown in built(results, names):
+        parts.append(render(table, shown, form))
+        doubts |= shown.doubts
     if not parts:
         return "Nothing to show: no boot is stored yet.\n"
-    head = labels(results) if form in {"text", "markdown"} else []
-    return "\n".join([*(f"{line}\n" for line in head), *parts])
+    if form in {"csv", "json"}:
+        return "\n".join(parts)
+    head = [f"{line}\n" for line in labels(results)]
+    return "\n".join([*head, *parts, *_legend(doubts, form)])
 
 
 def built(results: Results, names: Sequence[str] = ()) -> Iterator[tuple[Table, Shown]]:
@@ -75,10 +81,10 @@ def render(table: Table, shown: Shown, form: Format) -> str:
     """Return one table as text."""
     if form == "csv":
         buffer = io.StringIO()
-        shown.frame.map(_plain).to_csv(buffer, index=False)
+        plain(shown.frame).to_csv(buffer, index=False)
         return buffer.getvalue()
     if form == "json":
-        rows = json.loads(shown.frame.map(_plain).to_json(orient="records"))
+        rows = json.loads(plain(shown.frame).to_json(orient="records"))
         entry = {
             "table": table.name,
             "above": [*shown.above],
@@ -87,6 +93,12 @@ def render(table: Table, shown: Shown, form: Format) -> str:
         }
         return json.dumps(entry, ensure_ascii=False) + "\n"
     return _markdown(table, shown) if form == "markdown" else _text(table, shown)
+
+
+def _legend(doubts: Mapping[str, str], form: Format) -> Iterator[str]:
+    if doubts:
+        yield "## Doubts\n" if form == "markdown" else "Doubts"
+        yield from (f"- {name}: {said}" for name, said in doubts.items())
 
 
 def number(value: float) -> str:
@@ -121,13 +133,17 @@ def _grid(frame: pd.DataFrame, style: str) -> str:
 def _is_numeric(column: pd.Series[Any]) -> bool:
     known = [value for value in column if not _missing(value)]
     return bool(known) and all(
-        isinstance(value, (int, float, tuple)) and not isinstance(value, bool) for value in known
+        isinstance(value, (int, float, tuple, Centre)) and not isinstance(value, bool)
+        for value in known
     )
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, tuple):
         return " / ".join(_cell(inner) for inner in value)
+    if isinstance(value, Centre):
+        middle, low, high = number(value.median), number(value.low), number(value.high)
+        return middle if low == high else f"{middle} [{low} - {high}]"
     if _missing(value):
         return "-"
     if isinstance(value, bool):
@@ -135,13 +151,25 @@ def _cell(value: Any) -> str:
     return number(float(value)) if isinstance(value, (int, float)) else str(value)
 
 
-def _plain(value: Any) -> Any:
-    return ";".join("" if _missing(v) else str(v) for v in value) if _is_tuple(value) else value
+def plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without compound cells: a centre is three columns, boots are joined by `;`."""
+    columns: dict[str, list[Any]] = {}
+    for name in frame.columns:
+        values = list(frame[name])
+        if any(isinstance(value, Centre) for value in values):
+            short = str(name).removeprefix("median [range] ")
+            for part in ("median", "low", "high"):
+                columns[f"{short} {part}"] = [getattr(value, part, None) for value in values]
+        else:
+            columns[str(name)] = [_joined(value) for value in values]
+    return pd.DataFrame(columns)
 
 
-def _is_tuple(value: Any) -> bool:
-    return isinstance(value, tuple)
+def _joined(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return ";".join("" if _missing(inner) else str(inner) for inner in value)
+    return value
 
 
 def _missing(value: Any) -> bool:
-    return value is None or (not isinstance(value, tuple) and bool(pd.isna(value)))
+    return value is None or (not isinstance(value, (tuple, Centre)) and bool(pd.isna(value)))

@@ -11,10 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from engines.observing import resolved
 from runner import machine
 from runner.boot import Bench, live
 from runner.cells import Cell
-from runner.errors import DONE, FAILED
+from runner.clean import Finding, told
+from runner.errors import DONE, FAILED, HostError
+from runner.gpu import Gpus, Nvml, levels
+from runner.guard import Guard
 from runner.launch import Circumstances, launch_of, models_folder
 from runner.launchers import Launcher
 from runner.launchers.process import free_port
@@ -97,7 +101,12 @@ def execute(
         (name for cell in plan.cells for name in cell.keys.secrets), world.environment
     )
     with locked(store.folder):
-        builds = builds_of(plan.cells, launchers, models, world.gpus())
+        nvml = world.nvml()
+        builds = builds_of(plan.cells, launchers, models, nvml.gpus() if nvml else Gpus())
+        for finding in world.sweep(frozenset(kinds)):
+            refuse_shared_gpus(finding, builds)
+            if finding.removed:
+                watch(Happening(event="note", detail=told(finding)))
         run = continued(store, plan, builds, fresh=fresh)
         run.recover(redactor)
         run.put_cells(cell_rows(plan))
@@ -109,6 +118,7 @@ def execute(
             launchers=launchers,
             models=models,
             redactor=redactor,
+            nvml=nvml,
             watch=watch,
             done=len(plan.boots) - len(missing),
         )
@@ -124,6 +134,21 @@ def continued(store: Store, plan: Plan, builds: Mapping[str, Build], *, fresh: b
         if all(build == builds[cell].build_id for cell, build in known.items() if cell in builds):
             return latest
     return store.new_run(plan.content_id, plan.experiment.path.read_text(encoding="utf-8"))
+
+
+def refuse_shared_gpus(finding: Finding, builds: Mapping[str, Build]) -> None:
+    """Refuse to start on a GPU that another live runner uses.
+
+    Raises:
+        HostError: it does.
+    """
+    ours = {uuid for build in builds.values() for uuid in build.gpus.uuids}
+    theirs = ours.intersection(finding.gpus) if isinstance(finding.gpus, tuple) else ours
+    if finding.verdict != "dead" and finding.running and finding.gpus and theirs:
+        raise HostError(
+            f"{told(finding)}. It uses {', '.join(sorted(theirs))}: wait until it ends, or give"
+            " other GPUs in `gpus`"
+        )
 
 
 def missing_boots(plan: Plan, run: Run, *, retry_failed: bool) -> Iterator[PlannedBoot]:
@@ -142,8 +167,9 @@ def cell_rows(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def _cell_row(cell: Cell, reasons: tuple[str, ...], *, rehearsal: bool) -> dict[str, Any]:
-    arguments = cell.arguments("HOST", cell.engine.port)
-    expect = cell.keys.expect
+    served = cell.served("HOST", cell.engine.port)
+    arguments, expect = cell.engine.arguments(served), cell.keys.expect
+    words = {name: resolved(cell.engine, served, name) for name in served.settings}
     return {
         "cell_id": cell.cell_id,
         "label": cell.label,
@@ -153,6 +179,7 @@ def _cell_row(cell: Cell, reasons: tuple[str, ...], *, rehearsal: bool) -> dict[
         "image": cell.keys.image,
         "model": cell.keys.model,
         "settings": json.dumps(cell.settings, sort_keys=True),
+        "resolved": json.dumps(words),
         "flags": list(arguments.argv),
         "env": json.dumps({**arguments.env, **cell.keys.env}, sort_keys=True),
         "secrets": list(cell.keys.secrets),
@@ -175,10 +202,16 @@ class _Series:
     launchers: Mapping[str, Launcher]
     models: Path
     redactor: Redactor
+    nvml: Nvml | None
     watch: Watch
     done: int
     started: int = 0
     seconds: list[float] = field(default_factory=list)
+    levels_bytes: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        uuids = {uuid for build in self.builds.values() for uuid in build.gpus.uuids}
+        self.levels_bytes = dict.fromkeys(uuids, 0) | levels(self.nvml, uuids)
 
     def go(self, missing: list[PlannedBoot]) -> None:
         """Run the missing boots, each cell primed before its first where that is asked."""
@@ -203,6 +236,12 @@ class _Series:
             launch=launch_of(cell, now),
             client=client_of(self.plan),
             redactor=self.redactor,
+            guard=Guard(
+                nvml=self.nvml,
+                levels_bytes={uuid: self.levels_bytes[uuid] for uuid in build.gpus.uuids},
+                exclusive=self.plan.experiment.gpu_exclusive,
+                release_s=self.plan.experiment.timeouts.release_s,
+            ),
             tell=lambda detail: self._tell(subject, detail, left=left),
         )
         self.started += 1
@@ -229,6 +268,7 @@ class _Series:
             labels=owned,
             name=f"runner-{self.run.run_id}-{part}",
             offline=bool(build.model_build),
+            gpus=build.gpus.uuids,
         )
 
     def _begun(

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from runner.clean import Finding, sweep_containers, sweep_local
 from runner.errors import HostError
-from runner.gpu import Gpus, found_gpus
+from runner.gpu import Nvml, open_nvml
 from runner.launchers import Launcher
 
 
@@ -33,16 +34,32 @@ def launcher_of(kind: str) -> Launcher:
     raise HostError(f"there is no launcher {kind!r}")
 
 
+def sweep_of(kinds: frozenset[str]) -> tuple[Finding, ...]:
+    """Remove what dead runners left behind; return all that runners started here.
+
+    Raises:
+        HostError: Docker does not answer, where containers are in use.
+    """
+    found = [*sweep_local()]
+    if "docker" in kinds:
+        from runner.launchers.daemon import Daemon
+
+        found += sweep_containers(Daemon())
+    return tuple(found)
+
+
 @dataclass(frozen=True, kw_only=True)
 class World:
     """What a run touches outside itself; tests give other edges.
 
     Attributes:
         launcher: kind -> launcher; each is asked for once.
-        gpus: what NVML tells of this machine.
+        sweep: removes what dead runners left behind, for the launchers in use; tells what it found.
+        nvml: opens NVML, None where there is none.
         environment: variables of this process.
     """
 
     launcher: Callable[[str], Launcher] = launcher_of
-    gpus: Callable[[], Gpus] = found_gpus
+    sweep: Callable[[frozenset[str]], tuple[Finding, ...]] = sweep_of
+    nvml: Callable[[], Nvml | None] = open_nvml
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -8,12 +8,28 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
 
 from runner.results import Results
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """Median and range over boots: one cell for a reader, three columns for a program."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Centre | None:
+        """Return the centre of the values that are known, None without any."""
+        known = [value for value in values if value is not None]
+        return cls(statistics.median(known), min(known), max(known)) if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +38,16 @@ class Shown:
 
     Attributes:
         frame: one column for each heading, units in the headings; a tuple in a cell is one value
-            for each boot.
+            for each boot, a `Centre` their median and range.
         above: sentences that stand over it.
-        notes: sentences that stand under it: doubts and definitions.
+        notes: sentences that stand under it: definitions.
+        doubts: name -> sentence and advice of each doubt it shows; a report lists them once.
     """
 
     frame: pd.DataFrame
     above: Sequence[str] = ()
     notes: Sequence[str] = ()
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,14 +20,14 @@ def build(results: Results) -> Shown | None:
     rows += list(_inapplicable(results))
     if not rows:
         return None
-    causes = dict.fromkeys(row["cause"] for row in rows if row["cause"] in CATALOGUE)
-    notes = [f"{cause}: {CATALOGUE[cause].hint}" for cause in causes]
+    causes: list[str] = [row["cause"] for row in rows if row["cause"] in CATALOGUE]
+    notes = [f"{cause}: {CATALOGUE[cause].hint}" for cause in dict.fromkeys(causes)]
     return Shown(frame=pd.DataFrame(rows), notes=notes)
 
 
 def _row(boot: dict[str, Any]) -> dict[str, Any]:
     evidence = boot["evidence"] if boot["evidence"] is not None else ()
-    told = evidence[0] if len(evidence) else boot["message"]
+    told = next(iter(evidence), boot["message"])
     return {
         "cell": boot["label"],
         "boot": str(boot["boot"]),

@@ -12,9 +12,15 @@ def build(results: Results) -> Shown | None:
     return over_boots(
         results,
         (
-            Metric(heading="ITL p50 ms", column="itl_p50_s", scale=1e3),
-            Metric(heading="ITL p99 ms", column="itl_p99_s", scale=1e3, fallback="itl_max_s"),
-            Metric(heading="TPOT p50 ms", column="tpot_p50_s", scale=1e3),
+            Metric(heading="ITL p50 ms", symbol="p50", column="itl_p50_s", scale=1e3),
+            Metric(
+                heading="ITL p99 ms",
+                symbol="p99",
+                column="itl_p99_s",
+                scale=1e3,
+                fallback="itl_max_s",
+            ),
+            Metric(heading="TPOT p50 ms", symbol="TPOT", column="tpot_p50_s", scale=1e3),
         ),
     )
 

@@ -5,7 +5,6 @@ The unit of replication is the boot: requests are never pooled over boots.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ import pandas as pd
 
 from runner.doubts import ADVICE
 from runner.results import Results
-from runner.tables import Shown
+from runner.tables import Centre, Shown
 
 Values = tuple[float | None, ...]
 
@@ -25,12 +24,14 @@ class Metric:
 
     Attributes:
         heading: its name and unit in the table.
+        symbol: a short name for its median and range.
         column: its column in `loads`.
         scale: from the stored unit to the shown one.
         fallback: the column shown instead, as a maximum, where requests are too few for a p99.
     """
 
     heading: str
+    symbol: str
     column: str
     scale: float = 1.0
     fallback: str | None = None
@@ -42,15 +43,15 @@ def over_boots(results: Results, metrics: tuple[Metric, ...]) -> Shown | None:
     if loads.empty:
         return None
     rows: list[dict[str, Any]] = []
-    notes: dict[str, str] = {}
+    doubts: dict[str, str] = {}
     for cell, load, boots in by_load(loads):
         row: dict[str, Any] = {"cell": cell, "load": load}
         found = doubts_of(boots)
         for metric in metrics:
             row |= _shown(metric, boots, found)
-        notes |= found
+        doubts |= found
         rows.append(row | {"doubts": ", ".join(found)})
-    return Shown(frame=pd.DataFrame(rows), notes=[f"{k}: {v}" for k, v in notes.items()])
+    return Shown(frame=pd.DataFrame(rows), doubts=doubts)
 
 
 def measured(results: Results) -> pd.DataFrame:
@@ -67,9 +68,8 @@ def labelled(frame: pd.DataFrame, results: Results) -> pd.DataFrame:
     cells = results.cells[["experiment", "run", "cell_id", *marks]].copy()
     cells["place"] = range(len(cells))
     kept: Any = frame.drop(columns=[column for column in marks if column in frame])
-    return kept.merge(cells, on=["experiment", "run", "cell_id"]).sort_values(
-        "place", kind="stable"
-    )
+    merged: pd.DataFrame = kept.merge(cells, on=["experiment", "run", "cell_id"])
+    return merged.sort_values(["place"], kind="stable")
 
 
 def by_load(loads: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -103,12 +103,12 @@ def values(boots: pd.DataFrame, column: str, scale: float = 1.0) -> Values:
 def doubts_of(boots: pd.DataFrame) -> dict[str, str]:
     """Return the doubts on these loads, each once, with what to do."""
     found = {
-        entry["name"]: f"{entry['sentence']}. {entry['advice']}"
+        entry["name"]: f"{entry['sentence'].rstrip('.')}. {entry['advice']}"
         for entries in boots.doubts
         if entries is not None
         for entry in entries
     }
-    if boots.boot.nunique() == 1:
+    if (boots.verdict != "void").sum() == 1:
         found["single_boot"] = "one boot alone stands behind it. Write boots = 3 or more."
     return found
 
@@ -120,9 +120,4 @@ def _shown(metric: Metric, boots: pd.DataFrame, found: dict[str, str]) -> dict[s
         over = values(boots, metric.fallback, metric.scale)
         if any(value is not None for value in over):
             found["few_requests"] = f"{heading} shows the maximum. {ADVICE['few_requests'][1]}"
-    known = [value for value in over if value is not None]
-    return {
-        f"{heading}: each boot": over,
-        f"{heading}: median": statistics.median(known) if known else None,
-        f"{heading}: range": (min(known), max(known)) if known else None,
-    }
+    return {heading: over, f"median [range] {metric.symbol}": Centre.of(over)}

@@ -20,7 +20,7 @@ def build(results: Results) -> Shown | None:
         return None
     boots = labelled(ready, results).sort_values(["place", "boot", "attempt"], kind="stable")
     frame = pd.DataFrame([_row(boot) for boot in records(boots)])
-    return Shown(frame=frame, notes=_notes(boots))
+    return Shown(frame=frame, doubts=_all_doubts(boots))
 
 
 def _row(boot: dict[str, Any]) -> dict[str, Any]:
@@ -45,14 +45,11 @@ def _scaled(value: float | None, unit: int) -> float | None:
 
 def _doubts(boot: dict[str, Any]) -> dict[str, str]:
     entries = boot["doubts"] if boot["doubts"] is not None else ()
-    return {e["name"]: f"{e['subject']}: {e['sentence']}. {e['advice']}" for e in entries}
+    return {e["name"]: f"{e['sentence'].rstrip('.')}. {e['advice']}" for e in entries}
 
 
-def _notes(boots: pd.DataFrame) -> list[str]:
-    found: dict[str, str] = {}
-    for boot in records(boots):
-        found |= _doubts(boot)
-    return [f"{name}: {sentence}" for name, sentence in found.items()]
+def _all_doubts(boots: pd.DataFrame) -> dict[str, str]:
+    return {name: said for boot in records(boots) for name, said in _doubts(boot).items()}
 
 
 TABLE = Table(name="startup", title="Start-up and KV capacity, every boot", order=10, build=build)

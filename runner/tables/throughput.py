@@ -12,8 +12,8 @@ def build(results: Results) -> Shown | None:
     return over_boots(
         results,
         (
-            Metric(heading="output tok/s", column="output_tokens_per_s"),
-            Metric(heading="req/s", column="requests_per_s"),
+            Metric(heading="output tok/s", symbol="tok/s", column="output_tokens_per_s"),
+            Metric(heading="requests/s", symbol="req/s", column="requests_per_s"),
         ),
     )
 

@@ -12,8 +12,14 @@ def build(results: Results) -> Shown | None:
     return over_boots(
         results,
         (
-            Metric(heading="p50 ms", column="ttft_p50_s", scale=1e3),
-            Metric(heading="p99 ms", column="ttft_p99_s", scale=1e3, fallback="ttft_max_s"),
+            Metric(heading="p50 ms", symbol="p50", column="ttft_p50_s", scale=1e3),
+            Metric(
+                heading="p99 ms",
+                symbol="p99",
+                column="ttft_p99_s",
+                scale=1e3,
+                fallback="ttft_max_s",
+            ),
         ),
     )
 

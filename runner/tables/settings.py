@@ -1,0 +1,79 @@
+"""Each setting's three lives: requested, resolved into flags, observed in what the server said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from engines.observing import FROM_LOAD, OBSERVED
+from engines.settings import CATALOGUE
+from runner.results import Results
+from runner.tables import Shown, Table
+from runner.tables.over_boots import labelled, records
+
+_NOTE = (
+    "resolved: the words sent because of the setting; empty where the engine's default serves."
+    " observed: what the server stated, by source; 'load' is what the load showed. Boots that agree"
+    " share a row."
+)
+
+
+def build(results: Results) -> Shown | None:
+    """Show every setting that was requested, or that a server stated, of each cell."""
+    ready = results.boots[results.boots.ready_s.notna() & (results.boots.boot >= 0)]
+    if ready.empty:
+        return None
+    rows: list[dict[str, Any]] = []
+    for _, boots in labelled(ready, results).groupby("place", sort=False):
+        rows += _cell(boots, results)
+    return Shown(frame=pd.DataFrame(rows), notes=[_NOTE]) if rows else None
+
+
+def _cell(boots: pd.DataFrame, results: Results) -> Iterator[dict[str, Any]]:
+    run, cell_id = boots.run.iloc[0], boots.cell_id.iloc[0]
+    [cell] = records(results.cells[(results.cells.run == run) & (results.cells.cell_id == cell_id)])
+    facts = results.facts[(results.facts.run == run) & (results.facts.cell_id == cell_id)]
+    asked, sent = json.loads(cell["settings"]), json.loads(cell["resolved"] or "{}")
+    for setting in CATALOGUE:
+        seen: dict[str, list[str]] = {}
+        for boot in sorted(boots.boot.unique()):
+            told = _observed(facts[facts.boot == boot], setting)
+            seen.setdefault(told, []).append(str(boot))
+        for told, same in seen.items():
+            if told or setting in asked:
+                yield {
+                    "cell": cell["label"],
+                    "boots": ", ".join(same),
+                    "setting": setting,
+                    "requested": _asked(asked.get(setting)),
+                    "resolved": " ".join(sent.get(setting, ())),
+                    "observed": told,
+                }
+
+
+def _observed(facts: pd.DataFrame, setting: str) -> str:
+    names = (*OBSERVED.get(setting, (setting,)), *FROM_LOAD.get(setting, ()))
+    words: dict[str, list[str]] = {}
+    for name in names:
+        stated = facts[facts.name == name].drop_duplicates("source")
+        for fact in records(stated):
+            said = fact["value"] if name == setting else f"{name} {fact['value']}"
+            words.setdefault(said, []).append(fact["source"])
+    return "; ".join(f"{said} ({', '.join(sources)})" for said, sources in words.items())
+
+
+def _asked(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items())
+    return "" if value is None else str(value)
+
+
+TABLE = Table(
+    name="settings",
+    title="Settings: requested, resolved, observed",
+    order=20,
+    build=build,
+)
