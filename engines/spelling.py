@@ -61,6 +61,9 @@ def spelled(
     if row is None:
         said = f"{engine} {release} has no flag for {name}"
         return Arguments(argv=(), refusals=(f"{said}{_ranges(rows)}; leave it out for {engine}.",))
+    if not isinstance(value, bool | int | float | str):
+        said = f"{name} takes a number, a word or a switch, not {value!r}."
+        return Arguments(argv=(), refusals=(said,))
     notes = (row.note,) if row.note else ()
     if row.env:
         return Arguments(argv=(), env={row.env: str(value)}, notes=notes)

@@ -1,0 +1,82 @@
+"""Doubts that follow from what a server says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import engines
+from engines import Fact, Value
+from runner.drift import doubts_about
+
+VLLM = engines.get("vllm")
+COMPLETE: dict[str, Value] = {
+    "version": "0.32.0",
+    "kv_tokens": 100,
+    "context_tokens": 4096,
+    "chunk_tokens": 2048,
+    "max_running": 64,
+}
+
+
+def facts(values: Mapping[str, Value], source: str = "log", rank: str = "") -> list[Fact]:
+    return [
+        Fact(name=name, value=value, source=source, rank=rank) for name, value in values.items()
+    ]
+
+
+def doubts(*lists: list[Fact], ready: bool = True) -> dict[str, str]:
+    stated = [fact for each in lists for fact in each]
+    return {entry.name: entry.sentence for entry in doubts_about(VLLM, stated, ready=ready)}
+
+
+def test_a_complete_boot_of_a_known_release_raises_no_doubt() -> None:
+    assert doubts(facts(COMPLETE)) == {}
+
+
+def test_a_release_beyond_those_read_is_named() -> None:
+    said = doubts(facts(COMPLETE | {"version": "0.40.1"}))
+    assert "0.40.1 is newer than 0.33.0" in said["unknown_version"]
+    said = doubts(facts(COMPLETE | {"version": "0.5.0"}))
+    assert "older than 0.6.6" in said["unknown_version"]
+
+
+def test_a_patch_of_the_newest_release_is_known() -> None:
+    assert doubts(facts(COMPLETE | {"version": "0.33.0.post2"})) == {}
+
+
+def test_a_fact_that_a_ready_server_did_not_state_is_named_with_its_release() -> None:
+    stated = {name: value for name, value in COMPLETE.items() if name != "kv_tokens"}
+    said = doubts(facts(stated))["fact_missing"]
+    assert "0.32.0" in said
+    assert "kv_tokens" in said
+
+
+def test_a_server_that_never_became_ready_need_not_have_stated_anything() -> None:
+    assert doubts([], ready=False) == {}
+
+
+def test_two_sources_that_disagree_are_quoted() -> None:
+    said = doubts(facts(COMPLETE), facts({"kv_tokens": 90}, "metrics"))
+    assert said == {"sources_disagree": "kv_tokens is 100 by log, but 90 by metrics."}
+
+
+def test_rounding_and_spelling_are_no_disagreement() -> None:
+    log = {"kv_bytes": round(24.05 * 2**30), "dtype": "torch.bfloat16", "version": "0.32.0"}
+    page = {"kv_bytes": round(24.0479 * 2**30), "dtype": "bfloat16", "version": "0.32.0+cpu"}
+    assert doubts(facts(COMPLETE | log), facts(page, "server_info")) == {}
+
+
+def test_auto_is_no_statement_to_disagree_with() -> None:
+    log, page = {"kv_dtype": "torch.bfloat16"}, {"kv_dtype": "auto"}
+    assert doubts(facts(COMPLETE | log), facts(page, "server_info")) == {}
+
+
+def test_what_a_load_showed_is_not_compared_with_what_was_said() -> None:
+    seen = facts({"chunk_tokens": 512}, "load")
+    assert doubts(facts(COMPLETE), seen) == {}
+
+
+def test_statements_of_different_ranks_are_not_compared() -> None:
+    one = facts({"weights_bytes": 2**30}, "log", "TP0")
+    other = facts({"weights_bytes": 2**31}, "server_info", "DP1")
+    assert doubts(facts(COMPLETE), one, other) == {}
