@@ -61,8 +61,16 @@ def test_two_sources_that_disagree_are_quoted() -> None:
 
 
 def test_rounding_and_spelling_are_no_disagreement() -> None:
-    log = {"kv_bytes": round(24.05 * 2**30), "dtype": "torch.bfloat16", "version": "0.32.0"}
-    page = {"kv_bytes": round(24.0479 * 2**30), "dtype": "bfloat16", "version": "0.32.0+cpu"}
+    log: dict[str, Value] = {
+        "kv_bytes": round(24.05 * 2**30),
+        "dtype": "torch.bfloat16",
+        "version": "0.32.0",
+    }
+    page: dict[str, Value] = {
+        "kv_bytes": round(24.0479 * 2**30),
+        "dtype": "bfloat16",
+        "version": "0.32.0+cpu",
+    }
     assert doubts(facts(COMPLETE | log), facts(page, "server_info")) == {}
 
 
