@@ -64,7 +64,6 @@ NAMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "graph_estimate_bytes": ("cuda_graph_estimate_gb",),
         "device_total_bytes": ("total_gpu_gb",),
         "device_free_bytes": ("free_gpu_gb",),
-        "host_free_bytes": ("free_cpu_gb",),
         "requested_bytes": ("requested_gb",),
         "model_init_s": ("model_init_s",),
         "compile_s": ("torch_compile_s",),

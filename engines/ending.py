@@ -91,7 +91,8 @@ class Life:
 def literals(grammar: Grammar) -> set[str]:
     """Return every literal that matters to a life."""
     deaths = {death.anchor for death in (*grammar.deaths, *shared.DEATHS)}
-    words = {*grammar.tails, *shared.TAILS, *grammar.ready, *grammar.captures}
+    begins, ends = grammar.captures
+    words = {*grammar.tails, *shared.TAILS, *grammar.ready, *begins, ends}
     return deaths | words | set(grammar.stops) | set(STOPS)
 
 
@@ -116,7 +117,7 @@ def progressed(life: Life) -> Life:
 
 def _milestones(life: Life, grammar: Grammar, borne: set[str]) -> Life:
     begins, ends = grammar.captures
-    if ends in borne or begins in borne:
+    if ends in borne or not borne.isdisjoint(begins):
         life = replace(life, capturing=ends not in borne)
     if borne & set(grammar.ready):
         died = life.cause in SERVING

@@ -103,7 +103,7 @@ class Grammar:
         deaths: why it dies, besides what every Python server dies of.
         tails: literals of messages that follow a death and never tell its cause.
         ready: literals of the message that says it is ready.
-        captures: literals that open and close the capturing of CUDA graphs.
+        captures: literals that open the capturing of CUDA graphs, and the one that closes it.
         stops: literals of a stop that was asked for.
         noise: literals of the many lines that only a serving server prints; they state nothing.
         quotes: literals that begin a line which quotes a request: nothing in it is the server's.
@@ -116,7 +116,7 @@ class Grammar:
     deaths: tuple[Death, ...]
     tails: tuple[str, ...]
     ready: tuple[str, ...]
-    captures: tuple[str, str]
+    captures: tuple[tuple[str, ...], str]
     stops: tuple[str, ...]
     noise: tuple[bytes, ...]
     quotes: tuple[bytes, ...]

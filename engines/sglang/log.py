@@ -57,6 +57,14 @@ HICACHE: Final = (
     fact("hicache_tokens", rf"hierarchical KV host pool: {INT} tokens"),
 )
 
+FRACTION: Final = (
+    fact(
+        "memory_fraction",
+        r"Current value: (?:self\.server_args\.)?mem_fraction_static=([\d.]+)\s*$",
+    ),
+    fact("memory_fraction", rf"under\s+--mem-fraction-static={NUM}\.(?=\s|$)"),
+)
+
 RULES: Final = (
     Rule(
         "SIMULATED ENGINE",
@@ -152,7 +160,7 @@ RULES: Final = (
     ),
     Rule("Capture cuda graph end.", CAPTURED, needs="graph_capture_s"),
     Rule("Capture target decode ", CAPTURED, needs="graph_capture_s", lines=1),
-    Rule("Capture decode ", CAPTURED, needs="graph_capture_s", lines=1),
+    Rule("Capture target verify ", CAPTURED, needs="graph_capture_s", lines=1),
     one("Using KV cache dtype: ", "kv_dtype", r"([\w.]+)(?=\s|$)"),
     # choices
     Rule(
@@ -209,6 +217,15 @@ RULES: Final = (
     ),
     # what its errors and warnings state
     Rule(
+        "Please try to increase --mem-fraction-static", FRACTION, needs="memory_fraction", lines=1
+    ),
+    Rule("Loaded weights leave no GPU memory", FRACTION, needs="memory_fraction", lines=1),
+    Rule(
+        "mamba/linear-attention) state cache",
+        (fact("mamba_slots", rf"max_mamba_cache_size={INT}"),),
+        needs="mamba_slots",
+    ),
+    Rule(
         "User-specified context_length (",
         (
             fact("context_tokens", rf"User-specified context_length \({INT}\)", weight=1),
@@ -237,7 +254,7 @@ GRAMMAR: Final = Grammar(
     deaths=DEATHS,
     tails=TAILS,
     ready=("The server is fired up and ready to roll", "device-loaded after serving started"),
-    captures=("Capture cuda graph begin", " graph end."),
+    captures=((" graph begin.",), " graph end."),
     stops=("SIGTERM received. ", "Received SIGTERM"),
     noise=(b"gen throughput (token/s)",),
     quotes=(b"] Receive: ", b"] Finish: "),

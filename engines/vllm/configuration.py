@@ -66,5 +66,7 @@ MEMORY: Final = (
         r"[Dd]esired (?:GPU|CPU) memory utilization (?:is )?\([\d.]+, ([\d.]+) GiB",
     ),
     fact("device", r"for (NPU) graph memory", convert=str.lower),
-    fact("host_free_bytes", r"Available memory on node \d+ \(([\d.]+)/[\d.]+ GiB\)"),
+    fact("device_free_bytes", r"Available memory on node \d+ \(([\d.]+)/[\d.]+ GiB\)"),
+    fact("device_total_bytes", r"Available memory on node \d+ \([\d.]+/([\d.]+) GiB\)"),
+    fact("device", r"Available memory on node .* desired (CPU) memory", convert=str.lower),
 )

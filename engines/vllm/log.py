@@ -250,7 +250,10 @@ GRAMMAR: Final = Grammar(
     deaths=DEATHS,
     tails=TAILS,
     ready=("Application startup complete",),
-    captures=("Capturing cudagraphs for decoding", "Graph capturing finished"),
+    captures=(
+        ("Capturing cudagraphs for decoding", "Capturing CUDA graph"),
+        "Graph capturing finished",
+    ),
     stops=("trigger received signal=", "Received SIGTERM", "Received SIGINT"),
     noise=(b" generation throughput: ",),
     quotes=(b"] Received request ", b"] Added request "),
