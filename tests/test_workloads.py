@@ -252,7 +252,7 @@ def test_accuracy_prompts_are_the_same_for_every_seed_and_come_again() -> None:
     prompts = some("accuracy", 6, seed=1)
     assert prompts == some("accuracy", 6, seed=2)
     assert prompts[0].token_ids == prompts[3].token_ids
-    assert [p.expected_hit_tokens for p in prompts] == [0, 0, 0, 12, 12, 12]
+    assert {p.expected_hit_tokens for p in prompts} == {None}
     assert all(p.keep_answer for p in prompts)
     assert some("accuracy", 3, prompts_seed=7)[0].token_ids != prompts[0].token_ids
 

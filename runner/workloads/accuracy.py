@@ -1,11 +1,12 @@
 """A few fixed prompts whose outputs are compared, so that a fast wrong server is noticed.
 
-The same for every cell, boot and load: ask them once per load (`requests` equal to `prompts`,
-`warmup = 0`), or the later ones come from the prefix cache.
+The same for every cell, boot and load, so what the prefix cache holds of them is not known here:
+their outputs are the result, their latencies are not. As many `requests` as `prompts` ask each once.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -34,17 +35,14 @@ def prompts(spec: Accuracy, rng: random.Random, vocabulary: Vocabulary) -> Itera
     """Yield the fixed prompts again and again; the load's own random numbers are left alone."""
     fixed = random.Random(f"accuracy/{spec.prompts_seed}")  # noqa: S311 - prompts, not secrets
     drawn = [vocabulary.ids(fixed, spec.input_tokens) for _ in range(spec.prompts)]
-    again = False
-    while True:
-        for number, token_ids in enumerate(drawn):
-            yield Prompt(
-                token_ids=token_ids,
-                output_tokens=spec.output_tokens,
-                keep_answer=True,
-                group=f"prompt-{number}",
-                expected_hit_tokens=spec.input_tokens if again else 0,
-            )
-        again = True
+    for number in itertools.cycle(range(spec.prompts)):
+        yield Prompt(
+            token_ids=drawn[number],
+            output_tokens=spec.output_tokens,
+            keep_answer=True,
+            group=f"prompt-{number}",
+            expected_hit_tokens=None,
+        )
 
 
 WORKLOAD = Workload(name="accuracy", spec=Accuracy, prompts=prompts)
