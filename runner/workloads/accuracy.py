@@ -1,7 +1,8 @@
 """A few fixed prompts whose outputs are compared, so that a fast wrong server is noticed.
 
 The same for every cell, boot and load, so what the prefix cache holds of them is not known here:
-their outputs are the result, their latencies are not. As many `requests` as `prompts` ask each once.
+their outputs are the result, their latencies are not. As many `requests` as `prompts` ask each
+once.
 """
 
 from __future__ import annotations
