@@ -197,7 +197,7 @@ def _diagnose(life: Life) -> None:
     if failure is None or failure.outcome != "failed" or reading is None:
         return
     if life.exit is not None and life.exit.oom_killed:
-        life.failure = failure.because("host_out_of_memory")
+        life.failure = failure.because("oom_killed")
     elif reading.cause is not None and reading.cause != "unknown":
         life.failure = failure.because(reading.cause, reading.phase)
     elif life.exit is not None and life.exit.code == 137:
