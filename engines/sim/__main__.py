@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,9 @@ _USAGE = "usage: python -m engines.sim vllm|sglang [--simulate JSON] [--speed X]
 
 def main(argv: Sequence[str]) -> int:
     """Start what `argv` names; return the exit code."""
+    if argv and argv[0] in ("-h", "--help"):
+        sys.stdout.write(f"{_USAGE}\n\nKeys of JSON. {inspect.getdoc(Simulate)}\n")
+        return 0
     if not argv or argv[0] not in DIALECTS:
         sys.stderr.write(_USAGE + "\n")
         return 2

@@ -20,7 +20,7 @@ class Phase:
 
     Attributes:
         name: what is done: `start`, `weights`, `compile`, `profile`, `graphs`, `serve`.
-        share: part of the start-up time it takes; all phases together 1.
+        share: part of the start-up time it takes; all phases and the warm-up together 1.
         lines: what the log says at its end.
     """
 
@@ -44,6 +44,8 @@ class Dialect(Protocol):
     name: str
     binds_first: bool
     """The port is bound before anything is loaded."""
+    warm_share: float
+    """Part of the start-up that passes after the port answers."""
     dies_politely: bool
     """When the engine dies, clients get an error before the server ends."""
 

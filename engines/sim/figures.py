@@ -71,12 +71,14 @@ class Figures:
         setup: per engine its `version`, `fraction` and `flags`.
         loads: per experiment the `kind` of load and its lengths.
         figures: the figures.
+        search: names of the profile's times to fit, where the file chooses them.
     """
 
     gpu: str
     setup: Mapping[str, Mapping[str, Any]]
     loads: Mapping[str, Mapping[str, Any]]
     figures: tuple[Figure, ...]
+    search: tuple[str, ...] = ()
 
 
 def read(text: str) -> Figures:
@@ -87,6 +89,7 @@ def read(text: str) -> Figures:
         gpu=setup["gpu"],
         setup={name: value for name, value in setup.items() if isinstance(value, dict)},
         loads=given["loads"],
+        search=tuple(setup.get("search", ())),
         figures=tuple(_figure(entry, setup["model"]) for entry in given["figure"]),
     )
 

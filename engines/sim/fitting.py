@@ -25,7 +25,8 @@ SEARCHED: Final = (
     "sglang.fp8_speedup",
 )
 """What is searched for. A name with an engine is that engine's; `step_s` and `sequence_s` are one
-number for both, so that what differs between the engines comes from how they schedule."""
+number for both, so that what differs between the engines comes from how they schedule. A file of
+figures may choose others by `search`."""
 
 REACH: Final = math.log(4)
 """How far from the profile it began with the search may go, as a logarithm."""
@@ -37,7 +38,8 @@ def fitted(figures: Figures, start: Profile) -> Profile:
     """Return a profile that fits the figures marked so, beginning from another."""
     profile = _startup(figures, _memory(figures, start))
     timed = [f for f in figures.figures if f.fit and f.measure not in DIRECT]
-    names = [name for name in SEARCHED if any(_touches(name, figure) for figure in timed)]
+    wanted = figures.search or SEARCHED
+    names = [name for name in wanted if any(_touches(name, figure) for figure in timed)]
     if not timed:
         return profile
 

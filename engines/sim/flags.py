@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, NoReturn
 
+KINDS = ("switch", "pair", "whole", "real", "word", "list")
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose refusals read as the engine's own: usage, error, exit code 2."""
@@ -30,10 +32,8 @@ def read(engine: str, argv: Sequence[str], *, refusal: str) -> dict[str, Any]:
     parser.refusal = refusal
     table = _table(engine)
     choices: dict[str, list[str]] = table["choices"]
-    for kind, flags in table.items():
-        if kind == "choices":
-            continue
-        for flag in flags:
+    for kind in KINDS:
+        for flag in table[kind]:
             _add(parser, kind, flag.split("|"), choices)
     given, rest = parser.parse_known_args(list(argv))
     if rest:
@@ -45,7 +45,7 @@ def read(engine: str, argv: Sequence[str], *, refusal: str) -> dict[str, Any]:
 def names(engine: str) -> frozenset[str]:
     """Return every name of every flag, without dashes; what stands before a dot, too."""
     table = _table(engine)
-    groups = [table[kind] for kind in table if kind != "choices"]
+    groups = [table[kind] for kind in KINDS]
     return frozenset(
         name.lstrip("-") for group in groups for flag in group for name in flag.split("|")
     )
@@ -74,7 +74,9 @@ def _add(
 
 
 def _int(text: str) -> int:
-    """Read a whole number; `4k` is 4,000 and `4K` 4,096, as vLLM reads them."""
+    """Read a whole number; `4k` is 4,000, `4K` 4,096 and `auto` -1, as vLLM reads them."""
+    if text == "auto":
+        return -1
     scale = {"k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}.get(text[-1:], 1)
     return int(float(text[:-1]) * scale) if scale != 1 else int(text)
 

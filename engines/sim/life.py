@@ -35,7 +35,8 @@ def live(dialect: Dialect, twin: Twin) -> int:
     _start(dialect, twin)
     sock = early or _bind(setup)
     gc.freeze()
-    return asyncio.run(serve.run(dialect, twin, sock))
+    warm_s = dialect.warm_share * startup_s(twin)
+    return asyncio.run(serve.run(dialect, twin, sock, warm_s))
 
 
 def _extras(twin: Twin) -> None:

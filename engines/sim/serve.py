@@ -38,6 +38,7 @@ class Server:
         self.twin = twin
         self.loop = loop
         self.ended = loop.create_future()
+        self.ready = False
         self._requests = 0
         self._arriving: list[tuple[float, int, Request]] = []
         self._alive: set[Request] = set()
@@ -86,7 +87,7 @@ class Server:
 
     def _page(self, method: str, path: str, query: dict[str, str]) -> Reply:
         if path in ("/health", "/health_generate"):
-            return Reply(body=b"")
+            return Reply(body=b"", status=200 if self.ready else 503)
         if path == "/v1/models":
             return Reply(body=json.dumps(self._models()).encode())
         reply = self.dialect.page(self.twin, method, path, query)
@@ -163,6 +164,8 @@ class Server:
         if self.ended.done():
             return
         if engine.step is not None:
+            late_s = self.loop.time() - self._moment(engine.now_s)
+            self.twin.totals.late_s = max(self.twin.totals.late_s, late_s)
             self._end_step(engine.commit())
         elif self._arriving:
             engine.now_s = max(engine.now_s, self._arriving[0][0])
@@ -236,13 +239,18 @@ class Server:
         self.stop(1)
 
 
-async def run(dialect: Dialect, twin: Twin, sock: socket.socket) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code."""
+async def run(dialect: Dialect, twin: Twin, sock: socket.socket, warm_s: float) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code.
+
+    The server listens `warm_s` before it says that it is ready: SGLang's warm-up request.
+    """
     loop = asyncio.get_running_loop()
     server = Server(dialect, twin, loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     listening = await loop.create_server(server.connection, sock=sock, backlog=4096)
+    await asyncio.wait([server.ended], timeout=warm_s)
+    server.ready = True
     say(*dialect.warm(twin))
     loop.call_later(STATS_S, server.periodic)
     code: int = await server.ended

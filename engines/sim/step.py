@@ -7,6 +7,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
+PRIVATE_ID = 1 << 20
+"""Above every vocabulary: a private prompt is this plus its request's number, over and over."""
+
 
 class Request:
     """One request as the scheduler sees it. Mutable: the scheduler moves it along.
@@ -88,6 +91,11 @@ class Request:
         return self.prompt_tokens + self.generated
 
     @property
+    def is_alone(self) -> bool:
+        """Whether nobody will ever look its tokens up: private, and never put back."""
+        return self.private and not self.preemptions
+
+    @property
     def left(self) -> int:
         """Output tokens it will still generate."""
         return self.output_tokens - self.generated
@@ -95,6 +103,9 @@ class Request:
     def filled(self, upto: int) -> array[int]:
         """Return its first `upto` tokens, generated ones written in where they are missing."""
         known = len(self.tokens)
+        if self.private and not known:
+            self.tokens.extend([PRIVATE_ID + self.number] * self.prompt_tokens)
+            known = self.prompt_tokens
         if known < upto:
             first = known - self.prompt_tokens
             self.tokens.extend(self.output_ids(first, upto - known))

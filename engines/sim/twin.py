@@ -23,7 +23,7 @@ ITERATION_BOUNDS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 163
 
 @dataclass(slots=True, kw_only=True)
 class Totals:
-    """Running totals since the start."""
+    """Running totals since the start; `late_s` is how late the latest step of all ended."""
 
     prompt_tokens: int = 0
     generated_tokens: int = 0
@@ -32,8 +32,13 @@ class Totals:
     steps: int = 0
     iteration_tokens: int = 0
     iterations: list[int] = field(default_factory=lambda: [0] * (len(ITERATION_BOUNDS) + 1))
-    first_token_s: float = 0.0
-    first_tokens: int = 0
+    late_s: float = 0.0
+
+    @property
+    def lateness(self) -> tuple[str, ...]:
+        """Prometheus lines that say how far the simulation fell behind its own clock."""
+        name = "simulated_engine_late_seconds_max"
+        return (f"# TYPE {name} gauge", f"{name} {self.late_s}")
 
 
 @dataclass(slots=True, kw_only=True)

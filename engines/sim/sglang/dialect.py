@@ -28,6 +28,7 @@ class Sglang:
 
     name = "sglang"
     dies_politely = False
+    warm_share = 0.1
     binds_first = False
 
     def __init__(self) -> None:

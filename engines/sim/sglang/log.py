@@ -33,7 +33,7 @@ def phases(twin: Twin) -> Iterator[Phase]:
     yield Phase(name="compile", share=0.0)  # it compiles nothing unless told to
     yield Phase(name="profile", share=0.05, lines=_capacity(twin))
     yield Phase(name="graphs", share=0.25, lines=_graphs(twin) if graphs else ())
-    yield Phase(name="serve", share=0.2, lines=_serve(twin))
+    yield Phase(name="serve", share=0.1, lines=_serve(twin))
 
 
 def free_after(twin: Twin) -> int:

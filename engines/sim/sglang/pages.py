@@ -59,6 +59,7 @@ def _samples(twin: Twin) -> Iterator[str]:
     scheduler, totals, memory = twin.scheduler, twin.totals, twin.memory
     labels = f'engine_type="unified",model_name="{twin.setup.name}",pp_rank="0",tp_rank="0"'
     yield "# This is a simulated engine."
+    yield from totals.lateness
     gauges = {
         "num_running_reqs": len(scheduler.running),
         "num_queue_reqs": len(scheduler.waiting),

@@ -53,7 +53,7 @@ class RadixCache:
 
         Never the whole request: one token must be computed to get the next.
         """
-        if not self.reuse or request.private:
+        if not self.reuse:
             return self._root, 0
         return self._walk(request.filled(request.total - 1))
 
@@ -73,7 +73,7 @@ class RadixCache:
 
     def keep(self, request: Request) -> None:
         """Put what a request has computed into the tree and hold it there."""
-        if not self.reuse or request.private or request.computed == request.shared:
+        if not self.reuse or request.computed == request.shared:
             return
         node, new = self._insert(request.filled(request.computed))
         self._free += request.computed - request.shared - new

@@ -160,10 +160,8 @@ class SglangScheduler:
         self.cache.admit(request, node, hit_tokens)
         free = self.cache.available_tokens - mixed - self._promised(step)
         wanted = request.total - hit_tokens
-        alone = not self.running and not step.chunks
-        need = wanted + 1 + (0 if alone else self._limit(request))
         tokens = min(wanted, room) if self.chunk_tokens else wanted
-        if need > free or not self.cache.take(tokens):
+        if not self._fits(request, step, wanted, free) or not self.cache.take(tokens):
             request.computed = request.shared
             self.cache.release(request)
             request.computed = 0
@@ -173,6 +171,26 @@ class SglangScheduler:
         if tokens < wanted:
             self.cut = request
         return tokens
+
+    def _fits(self, request: Request, step: Step, wanted: int, free: float) -> bool:
+        """Whether memory should last for a request beside those taken so far."""
+        if not self.running and not step.chunks:
+            return wanted + 1 <= free
+        if request.fixed_length and not self.cache.reuse:
+            return self._outlasts(request, step, wanted)
+        return wanted + 1 + self._limit(request) <= free
+
+    def _outlasts(self, request: Request, step: Step, wanted: int) -> bool:
+        """Without a prefix cache SGLang looks ahead: memory must suffice at each future end."""
+        others = self.running + [chunk for chunk, _, _ in step.chunks]
+        ends = sorted((r.limit_tokens - r.generated, r.total) for r in [request, *others])
+        free = self.cache.available_tokens - wanted - 1
+        for place, (left, held) in enumerate(ends):
+            alive = len(ends) - place
+            if free - left * alive <= alive:
+                return False
+            free += held
+        return True
 
     def _start(self, request: Request, hit_tokens: int) -> None:
         request.computed = hit_tokens

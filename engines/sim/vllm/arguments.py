@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from engines import version_of
 from engines.sim import flags
 from engines.sim.options import Simulate
 from engines.sim.profile import Profile
@@ -31,6 +32,8 @@ def setup(argv: Sequence[str], simulate: Simulate, profile: Profile) -> tuple[Se
         RefusalError: vLLM would end with an error about the model or its length.
     """
     model, rest = _split_model(argv)
+    if (version_of(simulate.version or VERSION) or ()) < (0, 16):
+        rest = [word for word in rest if word != "--disable-log-requests"]
     unknown = any(word.startswith("-") and not _looks_known(word) for word in rest)
     given = flags.read("vllm", rest, refusal=_UNKNOWN if unknown else _BAD_VALUE)
     model = model or given.get("model", "Qwen/Qwen3-0.6B")
@@ -74,7 +77,8 @@ def _looks_known(word: str) -> bool:
 def _setup(
     model: str, shape: Shape, given: dict[str, Any], simulate: Simulate, profile: Profile
 ) -> Setup:
-    context = given.get("max_model_len", shape.context_tokens)
+    context = given.get("max_model_len", -1)
+    context = shape.context_tokens if context == -1 else context
     if context > shape.context_tokens:
         raise RefusalError(_too_long(context, shape.context_tokens))
     chunked = given.get("enable_chunked_prefill", True)

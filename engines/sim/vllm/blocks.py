@@ -46,7 +46,7 @@ class BlockCache:
 
     def lookup(self, request: Request) -> list[int]:
         """Return the blocks that hold the longest cached prefix, never the whole request."""
-        if not self.reuse or request.private:
+        if not self.reuse or request.is_alone:
             return []
         hits: list[int] = []
         for key in self._request_keys(request, (request.total - 1) // self.block_tokens):
@@ -85,7 +85,7 @@ class BlockCache:
 
     def keep(self, request: Request) -> None:
         """Make the full blocks of what is computed findable."""
-        if not self.reuse or request.private:
+        if not self.reuse or request.is_alone:
             return
         full = request.computed // self.block_tokens
         keys = self._request_keys(request, full)

@@ -21,6 +21,7 @@ class Vllm:
 
     name = "vllm"
     dies_politely = True
+    warm_share = 0.0
     binds_first = True
 
     def __init__(self) -> None:

@@ -64,6 +64,7 @@ def _samples(twin: Twin) -> Iterator[str]:
     scheduler, totals = twin.scheduler, twin.totals
     labels = f'engine="0",model_name="{twin.setup.name}"'
     yield "# This is a simulated engine."
+    yield from totals.lateness
     gauges = {
         "num_requests_running": len(scheduler.running),
         "num_requests_waiting": len(scheduler.waiting),

@@ -122,9 +122,10 @@ class VllmScheduler:
         return True
 
     def _put_back(self, victim: Request) -> None:
+        victim.preemptions += 1
+        self.cache.keep(victim)  # what is not taken from it meanwhile it will find again
         self.cache.release(victim)
         victim.computed = 0
-        victim.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(victim)
 
