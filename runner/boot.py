@@ -200,7 +200,7 @@ def _diagnose(life: Life) -> None:
         life.failure = failure.because("oom_killed")
     elif reading.cause is not None and reading.cause != "unknown":
         life.failure = failure.because(reading.cause, reading.phase)
-    elif life.exit is not None and life.exit.code == 137:
+    elif life.exit is not None and life.exit.code in {137, -9}:
         life.failure = failure.because("killed")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
@@ -25,7 +24,6 @@ def report(
     *,
     names: Sequence[str] = (),
     form: Format = "text",
-    folder: Path | None = None,
 ) -> str:
     """Return the tables of some results.
 
@@ -33,7 +31,6 @@ def report(
         results: what is reported.
         names: which tables; all that have something to show by default.
         form: how they are written.
-        folder: for CSV and JSON, write a file for each table there too.
 
     Raises:
         ExperimentError: a table of that name does not exist.
