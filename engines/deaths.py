@@ -32,14 +32,45 @@ _MISSING: Final = (
     "Repo id must be in the form",
     "Repo id must use alphanumeric chars",
     "RevisionNotFoundError",
+    "OfflineModeIsEnabled",
 )
 _NCCL: Final = ("ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "NCCL error")
+
+# what both engines took over from the same model configuration code
+_MODEL: Final = (
+    Death(
+        "dtype_unsupported",
+        "is not supported for quantization method",
+        re.compile(r"\S+ is not supported for quantization method"),
+    ),
+    Death("dtype_unsupported", "Bfloat16 is only supported on GPUs with compute capability"),
+    Death("quantization_unsupported", "Unknown quantization method"),
+    Death("quantization_unsupported", "Invalid quantization method"),
+    Death("quantization_unsupported", "Cannot find the config file for "),
+    Death("quantization_unsupported", "Quantization method specified in the model config"),
+    Death(
+        "quantization_unsupported",
+        "The quantization method ",
+        re.compile(r"is not supported for the current GPU"),
+    ),
+    Death(
+        "quantization_unsupported",
+        "quantization is currently not",
+        re.compile(r"\S+ quantization is currently not\s+supported"),
+    ),
+    Death(
+        "model_unsupported",
+        "are not supported for now",
+        re.compile(r"Model architectures .* are not supported for now"),
+    ),
+)
 
 DEATHS: Final = (
     *(Death("driver_mismatch", text, bare=True) for text in _DRIVER),
     *(Death("gated_model", text, bare=True) for text in _GATED),
     *(Death("model_not_found", text, bare=True) for text in _MISSING),
     *(Death("nccl_failed", text) for text in _NCCL),
+    *_MODEL,
     # the engines' own out-of-memory texts tell the phase; these do not
     Death("oom", " out of memory", re.compile(r"\b(?:CUDA|HIP|XPU|NPU|MUSA|GPU) out of memory")),
     Death("oom", "CUDA error: out of memory"),
@@ -56,7 +87,7 @@ DEATHS: Final = (
     Death("killed", "xit code: -9", bare=True, weak=True),
     Death("killed", "exit code -9", bare=True, weak=True),
     Death("host_memory", "Cannot allocate memory"),
-    Death("host_memory", "can't allocate memory"),
+    Death("host_memory", "DefaultCPUAllocator: can't allocate memory", bare=True),
     Death("host_memory", "MemoryError", re.compile(r"^MemoryError")),
     Death(
         "bad_flag",

@@ -23,7 +23,7 @@ TEXT: Final = 300
 _EXCEPTION: Final = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception)(?::\s|$)")
 _LEAD: Final = re.compile(
     r".*(?:Error|Exception|Exit|error|exception|failed|ERROR|CRITICAL)\s*[:,]\s*"
-    r"(?:\[Errno -?\d+\]\s*)?"
+    r"(?:\[Errno -?\d+\]\s*)?(?:Warning:\s*)?"
 )
 """What stands before an error's own message; a quotation of it has something else there."""
 

@@ -50,18 +50,18 @@ DEATHS: Final = (
         "User-specified context_length (",
         re.compile(r"is greater than the derived context_length"),
     ),
-    Death("quantization_unsupported", "Quantization scheme requiring compute capability"),
-    Death("quantization_unsupported", "Unknown quantization method"),
     Death(
-        "quantization_unsupported",
-        "The quantization method ",
-        re.compile(r"is not supported for the current GPU"),
+        "port_in_use",
+        " is not available in ",
+        re.compile(r"[\w ]+ at \d+ is not available in \d+ s"),
     ),
-    Death("quantization_unsupported", "Quantization method specified in the model config"),
-    Death("dtype_unsupported", "is not supported for quantization method"),
-    Death("dtype_unsupported", "Bfloat16 is only supported on GPUs with compute capability"),
-    Death("backend_unsupported", " backend is not supported on "),
-    Death("model_unsupported", "are not supported for now. Supported architectures"),
+    Death("quantization_unsupported", "Quantization scheme requiring compute capability"),
+    Death("quantization_unsupported", "Invalid quant_config, quantization method"),
+    Death(
+        "backend_unsupported",
+        " backend is not supported on ",
+        re.compile(r"[\w-]+(?: \w+)* backend is not supported on "),
+    ),
 )
 
 TAILS: Final = (

@@ -36,27 +36,17 @@ DEATHS: Final = (
     ),
     Death("bad_config", "max_num_batched_tokens (", re.compile(r"is smaller than max_")),
     Death("bad_config", "ValidationError: ", bare=True, weak=True),
-    Death("dtype_unsupported", "Bfloat16 is only supported on GPUs with compute capability"),
-    Death("dtype_unsupported", "is not supported for quantization method"),
     Death("dtype_unsupported", "FP8 KV cache is not supported"),
-    Death("quantization_unsupported", "Unknown quantization method"),
     Death(
-        "quantization_unsupported",
-        "The quantization method ",
-        re.compile(r"is not supported for the current GPU"),
+        "backend_unsupported",
+        " is not valid for this configuration",
+        re.compile(r"Selected backend .* is not valid for this configuration"),
     ),
-    Death("quantization_unsupported", "Cannot find the config file for "),
-    Death("quantization_unsupported", "Quantization method specified in the model config"),
-    Death(
-        "quantization_unsupported",
-        "quantization is currently not supported",
-    ),
-    Death("backend_unsupported", " is not valid for this configuration"),
     Death("backend_unsupported", "No valid attention backend found"),
-    Death("model_unsupported", "are not supported for now. Supported architectures"),
     Death(
         "model_unsupported",
-        "has no vLLM implementation",
+        " has no vLLM implementation",
+        re.compile(r"\S+ has no vLLM implementation"),
     ),
 )
 
