@@ -32,6 +32,8 @@ KEY_FACTS: Final = (
 
 _TRUST: Final = ("log", "server_info", "metrics", "models", "version", "load")
 """Which source fills a column of `boots` when several speak; a disagreement is a doubt."""
+_TRUST_OF_SIZES: Final = ("server_info", "metrics", "log", "models", "version", "load")
+"""The same for sizes, which logs round to hundredths of a GiB: 0.00 for a tiny model's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ def key_facts(facts: Iterable[Fact]) -> dict[str, Value]:
     A fact that several ranks state is left out unless they agree or one of them speaks for all.
     """
     found: dict[str, Value] = {}
-    by_trust = sorted(facts, key=lambda fact: _TRUST.index(fact.source))
+    by_trust = sorted(facts, key=_rank)
     for fact in by_trust:
         if fact.name in KEY_FACTS and not fact.rank:
             found.setdefault(fact.name, fact.value)
@@ -110,6 +112,11 @@ def key_facts(facts: Iterable[Fact]) -> dict[str, Value]:
         if fact.name in KEY_FACTS:
             found.setdefault(fact.name, fact.value)
     return found
+
+
+def _rank(fact: Fact) -> int:
+    trust = _TRUST_OF_SIZES if fact.name.endswith("_bytes") else _TRUST
+    return trust.index(fact.source)
 
 
 def row_of(life: Life, expect: Expect | None, clean: Callable[[str], str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_scalar
 
 from runner.doubts import ADVICE
 from runner.results import Results
@@ -88,8 +89,15 @@ def by_load(loads: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a frame's rows as mappings."""
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    """Return a frame's rows as mappings, None for what is missing."""
+    return [
+        {str(name): None if _missing(value) else value for name, value in row.items()}
+        for row in frame.to_dict("records")
+    ]
+
+
+def _missing(value: Any) -> bool:
+    return is_scalar(value) and bool(pd.isna(value))
 
 
 def values(boots: pd.DataFrame, column: str, scale: float = 1.0) -> Values:
