@@ -369,3 +369,21 @@ def test_a_wrong_simulate_key_is_refused_with_the_right_one(start: Start) -> Non
     server = start("vllm", slow_start=3)
     assert server.process.wait(timeout=30) == 2
     assert "did you mean 'slow_start_s'?" in server.log
+
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+ARTICLE = "--model-path Qwen/Qwen3-1.7B --served-model-name tiny --mem-fraction-static"
+
+
+def test_a_first_grammar_kills_an_sglang_whose_memory_is_all_given_away(start: Start) -> None:
+    server = start("sglang", f"{ARTICLE} 0.8", kv_tokens=[]).ready()
+    assert server.complete().status_code == 200
+    with pytest.raises(httpx.TransportError):
+        server.complete(response_format=SCHEMA)
+    assert server.process.wait(timeout=30) == -signal.SIGKILL
+
+
+def test_with_some_memory_left_the_first_grammar_costs_a_warning(start: Start) -> None:
+    server = start("sglang", f"{ARTICLE} 0.7", kv_tokens=[]).ready()
+    assert server.complete(response_format=SCHEMA).status_code == 200
+    assert "device-loaded after serving started (free device mem: 0.64 GiB)" in server.log
