@@ -25,7 +25,7 @@ HEAD: Final = 256
 """Bytes of a line within which a message begins."""
 PREFILL: Final = b"#new-token: "
 
-_NEW_TOKENS: Final = re.compile(rb"#new-token: (\d{1,12})[,\s]")
+_NEW_TOKENS: Final = re.compile(rb"#new-token: (\d{1,12})(?![\d.])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Reader:
         self._noise = _noise(self._tracks)
         self._quotes = tuple(word for each in found for word in each.grammar.quotes)
         self._recall = Recall(self._literals)
-        self._at = self._recall.number(self._states())
+        self._at = self._held = self._recall.number(self._states(), quiet=True)
         self._quiet = True
         self._rest = b""
         self._skipping = False
@@ -81,6 +81,7 @@ class Reader:
     @property
     def ready(self) -> bool:
         """Whether the server has said that it is ready."""
+        self._take_up()
         return any(track.state.life.ready for track in self._likeliest())
 
     def feed(self, chunk: bytes) -> None:
@@ -97,6 +98,7 @@ class Reader:
 
     def close(self) -> Reading:
         """Return what the log says. A last line without its end is taken as cut off."""
+        self._take_up()
         if self._rest and not self._skipping:
             self._line += 1
             self._look(self._rest, cut=True)
@@ -109,21 +111,25 @@ class Reader:
         return _reading(track, told, self._largest_prefill)
 
     def _lines(self, lines: Iterable[bytes]) -> None:
-        """Read whole lines; those that a serving server prints by the thousand are passed over."""
+        """Read whole lines; what lines like them did before is not looked at again."""
         number = self._line
         for line in lines:
             number += 1
-            # this loop is all that most lines ever see, so it calls as little as it can
-            if line.translate(None, VARIES) in self._recall.kinds and self._quiet:
+            # these questions are all that most lines ever meet
+            if self._quiet and line.translate(None, VARIES) in self._recall.kinds:
+                continue
+            if PREFILL in line and len(line) < SHORT:
+                self._prefill(line, number)
+                continue
+            after = self._recall.after.get((self._at, line))
+            if after is not None:
+                self._at, self._quiet = after, self._recall.quiet[after]
                 continue
             self._line = number
-            if not line or self._is_quote(line) or (len(line) < SHORT and self._is_noise(line)):
-                continue
-            after = self._recall.state_after(line, self._at)
-            if after is None:
+            self._take_up()
+            is_short = len(line) < SHORT
+            if line and not self._is_quote(line) and not (is_short and self._is_noise(line)):
                 self._learn(line)
-            elif after != self._at:
-                self._go_to(after)
         self._line = number
 
     def _is_quote(self, line: bytes) -> bool:
@@ -131,13 +137,15 @@ class Reader:
         head = line[:HEAD]
         return any(word in head for word in self._quotes)
 
-    def _is_noise(self, line: bytes) -> bool:
-        if PREFILL in line:
-            for found in _NEW_TOKENS.finditer(line + b"\n"):
-                self._largest_prefill = max(self._largest_prefill, (int(found[1]), -self._line))
+    def _prefill(self, line: bytes, number: int) -> None:
+        found = _NEW_TOKENS.search(line)
+        if found and int(found[1]) > self._largest_prefill[0]:
+            self._largest_prefill = (int(found[1]), number)
+        if len(self._tracks) > 1:
             for track in self._tracks:
                 track.votes += track.lexicon.grammar.engine == "sglang"
-            return True
+
+    def _is_noise(self, line: bytes) -> bool:
         for word, track in self._noise:
             if word in line:
                 if track.serves():
@@ -171,16 +179,16 @@ class Reader:
         if self._recall.full:
             self._recall = Recall(self._literals)
         states = self._states()
-        self._at = self._recall.number(states)
         self._quiet = all(state.quiet for state in states)
+        self._at = self._held = self._recall.number(states, quiet=self._quiet)
 
-    def _go_to(self, number: int) -> None:
-        """Take up the state that this line has led to before."""
-        states = cast("tuple[State, ...]", self._recall.state(number))
-        for track, state in zip(self._tracks, states, strict=True):
-            track.state = state
-        self._at = number
-        self._quiet = all(state.quiet for state in states)
+    def _take_up(self) -> None:
+        """Give the tracks the state that remembered lines have led to."""
+        if self._held != self._at:
+            states = cast("tuple[State, ...]", self._recall.states[self._at])
+            for track, state in zip(self._tracks, states, strict=True):
+                track.state = state
+            self._held = self._at
 
     def _decide(self) -> None:
         """Give up the other tracks once the engine is plain."""
@@ -200,6 +208,7 @@ class Reader:
         """Read the beginning of a line that does not end within reach; its rest is dropped."""
         if not self._skipping:
             self._line += 1
+            self._take_up()
             self._look(self._rest, cut=True)
             self._here()
             self._line -= 1
@@ -222,7 +231,7 @@ def _reading(track: Track, told: bool, largest_prefill: tuple[int, int]) -> Read
     if tokens and grammar.engine == "sglang":
         text = f"#new-token: {tokens}"
         name = "largest_prefill_tokens"
-        facts.append(Fact(name=name, value=tokens, source="load", line=-line, text=text))
+        facts.append(Fact(name=name, value=tokens, source="load", line=line, text=text))
     version = next((str(fact.value) for fact in facts if fact.name == "version"), None)
     return Reading(
         engine=grammar.engine if told else None,

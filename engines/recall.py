@@ -28,42 +28,42 @@ class Recall:
 
     Attributes:
         kinds: lines without what `VARIES`, that do nothing where they stand by themselves.
+        after: number of the state that a line led to, by the number before and the line.
+        states: states by their numbers.
+        quiet: whether the next line can be read by itself, by their numbers.
     """
 
     def __init__(self, literals: Iterable[str]) -> None:
         words = [literal.encode() for literal in literals]
         self._marks = tuple({_kind(word) for word in words if len(_kind(word)) >= TELLING})
         self._short = tuple({word for word in words if len(_kind(word)) < TELLING})
-        self.kinds: set[bytes] = set()
-        self._after: dict[tuple[int, bytes], int] = {}
         self._numbers: dict[Hashable, int] = {}
-        self._states: list[Hashable] = []
+        self.kinds: set[bytes] = set()
+        self.after: dict[tuple[int, bytes], int] = {}
+        self.states: list[Hashable] = []
+        self.quiet: list[bool] = []
 
     @property
     def full(self) -> bool:
         """Whether no more should be remembered."""
-        return len(self._after) + len(self.kinds) + len(self._states) >= MOST
+        return len(self.after) + len(self.kinds) + len(self.states) >= MOST
 
     def pass_over(self, line: bytes) -> None:
         """Remember that no line of this kind does anything."""
         if len(line) <= LONGEST and not self.full:
             self.kinds.add(_kind(line))
 
-    def state_after(self, line: bytes, before: int) -> int | None:
-        """Return the number of the state that this line led to from that one; None if unknown."""
-        return self._after.get((before, line))
+    def number(self, state: Hashable, *, quiet: bool) -> int:
+        """Return a number for a state, the same for an equal one.
 
-    def number(self, state: Hashable) -> int:
-        """Return a number for a state, the same for an equal one."""
+        `quiet` tells whether the next line can be read by itself there.
+        """
         number = self._numbers.get(state)
         if number is None:
-            number = self._numbers[state] = len(self._states)
-            self._states.append(state)
+            number = self._numbers[state] = len(self.states)
+            self.states.append(state)
+            self.quiet.append(quiet)
         return number
-
-    def state(self, number: int) -> Hashable:
-        """Return the state of that number."""
-        return self._states[number]
 
     def add(self, line: bytes, before: int, after: int, *, alone: bool) -> None:
         """Remember what a line without new facts did; `alone`: it stood by itself."""
@@ -73,7 +73,7 @@ class Recall:
         if alone and before == after and not self._may_matter(line, kind):
             self.kinds.add(kind)
         else:
-            self._after[before, line] = after
+            self.after[before, line] = after
 
     def _may_matter(self, line: bytes, kind: bytes) -> bool:
         return any(mark in kind for mark in self._marks) or any(
