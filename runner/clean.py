@@ -6,9 +6,11 @@ launcher made of it. What lives, what is a stranger's and what cannot be judged 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -202,10 +204,15 @@ def command(*, dry_run: bool) -> None:
     """
     from runner.launchers.daemon import Daemon
 
-    nothing = True
-    for swept in (sweep_local(remove=not dry_run), sweep_containers(Daemon(), remove=not dry_run)):
-        for found in swept:
-            click.echo(told(found))
-            nothing = False
-    if nothing:
-        click.echo("nothing that runners started is here")
+    try:
+        found = False
+        for finding in chain(
+            sweep_local(remove=not dry_run), sweep_containers(Daemon(), remove=not dry_run)
+        ):
+            click.echo(told(finding))
+            found = True
+        if not found:
+            click.echo("nothing that runners started is here")
+    except HostError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)

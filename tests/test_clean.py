@@ -181,7 +181,8 @@ def test_the_command_without_docker_still_ends_local_servers_and_says_what_is_mi
     result = CliRunner().invoke(clean.command, [])
     assert "removed process server" in result.output
     assert not alive(neighbour.child)
-    assert "Docker does not answer" in str(result.exception)
+    assert "Error: Docker does not answer" in result.output
+    assert result.exit_code == 3
 
 
 def test_the_notes_of_each_boot_of_the_machine_lie_apart(monkeypatch: pytest.MonkeyPatch) -> None:
