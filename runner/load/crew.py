@@ -18,6 +18,7 @@ from typing import Any, Final
 _PIPE_BYTES: Final = 1 << 20
 _PENDING_BYTES: Final = 4 << 20
 _SETPIPE_SZ: Final = getattr(fcntl, "F_SETPIPE_SZ", 1031)
+MODULES: Final = {"worker": "runner.load.worker", "parse": "runner.load.parse"}
 _END_LIMIT_S: Final = 60.0
 _PARSE_LIMIT_S: Final = 3600.0
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -62,7 +63,7 @@ class Member:
     ) -> subprocess.Popen[bytes]:
         with (self._folder / f"{module}.stderr").open("wb") as stderr:
             return subprocess.Popen(
-                [sys.executable, "-m", f"runner.load.{module}", *words],
+                [sys.executable, "-m", MODULES[module], *words],
                 stdin=subprocess.PIPE if fds else subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
