@@ -61,7 +61,9 @@ def sweep_local(trails: Path | None = None, *, remove: bool = True) -> Iterator[
     folder = trails or trail.folder()
     for noted in trail.trails(folder):
         found = _local(noted)
-        if not (remove and found.verdict == "dead"):
+        if not any(noted.members()):
+            noted.erase(folder)
+        elif not (remove and found.verdict == "dead"):
             yield found
         elif left := noted.end(sure=True):
             by_hand = f"kill -9 {' '.join(map(str, left))}"

@@ -185,6 +185,17 @@ def test_the_command_without_docker_still_ends_local_servers_and_says_what_is_mi
     assert result.exit_code == 3
 
 
-def test_the_notes_of_each_boot_of_the_machine_lie_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notes_of_each_boot_and_namespace_of_the_machine_lie_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert folder() == Path("/state/runner/servers") / owner.machine_boot()
+    here = f"{owner.machine_boot()}-{owner.pid_namespace()}"
+    assert folder() == Path("/state/runner/servers") / here
+
+
+def test_a_note_of_a_server_that_is_gone_is_cleared_without_a_word(neighbour: Neighbour) -> None:
+    neighbour.process.kill()
+    wait_until(lambda: not alive(neighbour.keeper))
+    assert len(list(neighbour.trails.iterdir())) == 1
+    assert list(sweep_local(neighbour.trails)) == []
+    assert list(neighbour.trails.iterdir()) == []

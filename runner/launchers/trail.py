@@ -99,9 +99,10 @@ class Trail:
 
 
 def folder() -> Path:
-    """Return where this user's trails of this boot of the machine lie."""
+    """Return where this user's trails lie, those of each machine boot and PID namespace apart."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "runner" / "servers" / owner.machine_boot()
+    here = f"{owner.machine_boot()}-{owner.pid_namespace()}"
+    return Path(state).expanduser() / "runner" / "servers" / here
 
 
 def trails(folder: Path) -> Iterator[Trail]:
