@@ -211,6 +211,24 @@ def test_what_does_not_fit_or_is_no_request_is_refused_with_400(engine: str, sta
 
 
 @both
+def test_bytes_that_are_no_http_get_a_400_and_the_next_client_is_served(
+    engine: str, start: Start
+) -> None:
+    server = start(engine).ready()
+    for sent in (b"nonsense\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", server.port)) as sock:
+            sock.sendall(sent)
+            assert sock.recv(1000).startswith(b"HTTP/1.1 400")
+    assert server.complete().status_code == 200
+
+
+def test_the_server_needs_nothing_but_the_standard_library() -> None:
+    root = str(Path(__file__).parent.parent)
+    program = f"import sys; sys.path.insert(0, {root!r}); import engines.sim.__main__"
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)
+
+
+@both
 def test_a_stop_that_was_asked_for_is_clean(engine: str, start: Start) -> None:
     server = start(engine).ready()
     assert server.stop() == 0

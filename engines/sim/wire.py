@@ -96,20 +96,31 @@ class Connection(asyncio.Protocol):
         end = self._received.find(b"\r\n\r\n")
         if end < 0:
             return
-        self.request_line, _, rest = bytes(self._received[:end]).decode("latin-1").partition("\r\n")
+        head = bytes(self._received[:end]).decode("latin-1")
+        self.request_line, _, rest = head.partition("\r\n")
+        words = self.request_line.split(" ")
         fields = dict(_field(text) for text in rest.split("\r\n") if ":" in text)
-        length = int(fields.get("content-length", "0"))
+        length = fields.get("content-length", "0")
+        if len(words) != 3 or not length.isdigit() or "transfer-encoding" in fields:
+            self._refuse()
+            return
         if fields.get("expect", "").lower() == "100-continue" and len(self._received) == end + 4:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if len(self._received) < end + 4 + length:
+        after = end + 4 + int(length)
+        if len(self._received) < after:
             return
-        body = bytes(self._received[end + 4 : end + 4 + length])
-        del self._received[: end + 4 + length]
+        body = bytes(self._received[end + 4 : after])
+        del self._received[:after]
         self._busy = True
         self._keep = fields.get("connection", "").lower() != "close"
-        method, target, *_ = self.request_line.split(" ")
-        parts = urlsplit(target)
-        self._serve(self, method, parts.path, dict(parse_qsl(parts.query)), body)
+        parts = urlsplit(words[1])
+        self._serve(self, words[0], parts.path, dict(parse_qsl(parts.query)), body)
+
+    def _refuse(self) -> None:
+        """Answer what is no request that this server reads: it wants a length, not chunks."""
+        self._received.clear()
+        self._keep = False
+        self.reply(b'{"detail":"Bad Request"}', 400)
 
 
 def _field(text: str) -> tuple[str, str]:

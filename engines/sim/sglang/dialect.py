@@ -75,7 +75,7 @@ class Sglang:
         """Answer metrics, information and the flush."""
         if path == "/metrics" and twin.setup.metrics:
             return Reply(body=pages.metrics(twin).encode(), content_type="text/plain")
-        if path in ("/server_info", "/get_server_info"):
+        if path == "/get_server_info" or (path == "/server_info" and _is_new(twin)):
             return Reply(body=pages.server_info(twin).encode())
         if path in ("/model_info", "/get_model_info"):
             return Reply(body=pages.model_info(twin).encode())
@@ -121,6 +121,11 @@ class Sglang:
         kind = {404: "NotFoundError", 500: "InternalServerError"}.get(status, "BadRequestError")
         error = {"object": "error", "message": message, "type": kind, "param": None, "code": status}
         return json.dumps(error).encode()
+
+
+def _is_new(twin: Twin) -> bool:
+    """Whether the release has the pages' present names."""
+    return twin.setup.release >= (0, 5, 6)
 
 
 def _flush(twin: Twin) -> Reply:

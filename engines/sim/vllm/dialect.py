@@ -109,7 +109,8 @@ def _control(twin: Twin, method: str, path: str, query: Mapping[str, str]) -> Re
     if path == "/reset_prefix_cache" and method == "POST":
         done = not twin.simulate.stuck_flush and twin.cache.reset()
         say(*log.reset_lines(twin, done=done))
-        return _json({"success": done})
+        # before 0.26 the answer says nothing of success
+        return _json({"success": done}) if twin.setup.release >= (0, 26) else Reply(body=b"")
     return None
 
 

@@ -48,15 +48,18 @@ def _blocks(twin: Twin) -> int:
 
 def _cache_config(twin: Twin) -> dict[str, object]:
     setup = twin.setup
+    known = {
+        "kv_cache_size_tokens": twin.kv_tokens,
+        "kv_cache_max_concurrency": round(twin.kv_tokens / setup.context_tokens, 2),
+    }
     return {
         "block_size": setup.block_tokens,
         "cache_dtype": setup.kv_dtype,
         "enable_prefix_caching": setup.prefix_cache,
         "gpu_memory_utilization": setup.fraction,
         "kv_cache_memory_bytes": setup.kv_bytes,
-        "kv_cache_size_tokens": twin.kv_tokens,
-        "kv_cache_max_concurrency": round(twin.kv_tokens / setup.context_tokens, 2),
         "num_gpu_blocks_override": setup.given.get("num_gpu_blocks_override"),
+        **(known if setup.release >= (0, 24) else {}),
     }
 
 
