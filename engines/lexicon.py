@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
 from engines import names
 from engines.ending import literals as literals_of_life
 from engines.grammar import Grammar, Rule
+from engines.recall import one_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,12 @@ class Lexicon:
     grammar: Grammar
     rules: dict[str, tuple[Rule, ...]]
     literals: tuple[str, ...]
-    any: re.Pattern[str]
+    any: re.Pattern[bytes]
     own: frozenset[str]
 
     def borne(self, text: str) -> set[str]:
         """Return the literals that a message bears."""
-        if not self.any.search(text):
+        if not self.any.search(text.encode()):
             return set()
         return {literal for literal in self.literals if literal in text}
 
@@ -63,17 +63,6 @@ def _lexicon(grammar: Grammar) -> Lexicon:
         grammar=grammar,
         rules=rules,
         literals=tuple(literals),
-        any=re.compile(_trie(literals)),
+        any=one_of(literal.encode() for literal in literals),
         own=frozenset(death.anchor for death in grammar.deaths if not death.weak),
     )
-
-
-def _trie(words: Iterable[str]) -> str:
-    """Return a pattern that finds any of the words, with what they share spelled once."""
-    firsts: dict[str, list[str]] = {}
-    for word in words:
-        firsts.setdefault(word[:1], []).append(word[1:])
-    if "" in firsts:
-        return ""
-    parts = [re.escape(first) + _trie(rests) for first, rests in sorted(firsts.items())]
-    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"

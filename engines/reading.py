@@ -14,7 +14,7 @@ from typing import Final, cast
 from engines import Fact
 from engines.lexicon import lexicons
 from engines.lines import LONGEST, segments
-from engines.recall import VARIES, Recall
+from engines.recall import VARIES, Recall, one_of
 from engines.track import ENOUGH_VOTES, ERRORS, State, Track
 
 ACCESS: Final = b'HTTP/1.1" '
@@ -26,6 +26,10 @@ HEAD: Final = 256
 PREFILL: Final = b"#new-token: "
 
 _NEW_TOKENS: Final = re.compile(rb"#new-token: (\d{1,12})(?![\d.])")
+
+
+_HIDES: Final = re.compile(rb"\x1b|\\|\[\d{1,3}(?:;\d{1,3})*m")
+"""Colours and escapes, which may stand in the middle of a literal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,8 @@ class Reader:
         known = lexicons()
         found = [known[engine]] if engine is not None else list(known.values())
         self._literals = {*ERRORS, *(word for each in found for word in each.literals)}
+        signs = {sign for each in found for sign in each.grammar.signs}
+        self._matters = one_of(word.encode() for word in self._literals | signs)
         self._tracks = tuple(Track(lexicon) for lexicon in found)
         self._noise = _noise(self._tracks)
         self._quotes = tuple(word for each in found for word in each.grammar.quotes)
@@ -159,13 +165,19 @@ class Reader:
 
     def _learn(self, line: bytes) -> None:
         """Look at a line, and remember what it did where it added no fact."""
-        before, alone = self._at, self._quiet
+        recall, before, alone = self._recall, self._at, self._quiet
         facts = sum(len(track.found) for track in self._tracks)
-        self._look(line)
-        self._here()
-        if facts == sum(len(track.found) for track in self._tracks):
-            self._recall.add(line, before, self._at, alone=alone)
+        if not alone or self._may_matter(line):
+            self._look(line)
+            self._here()
+        same = facts == sum(len(track.found) for track in self._tracks)
+        if same and self._recall is recall:
+            recall.add(line, before, self._at, alone=alone)
         self._decide()
+
+    def _may_matter(self, line: bytes) -> bool:
+        """Tell whether a line bears a literal, or hides what it bears in colours or escapes."""
+        return bool(self._matters.search(line) or _HIDES.search(line))
 
     def _look(self, line: bytes, cut: bool = False) -> None:
         text = line[: 4 * LONGEST].decode("utf-8", "replace")

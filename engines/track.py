@@ -74,7 +74,7 @@ class Track:
     votes: int = 0
     state: State = field(default_factory=State)
     found: list[Found] = field(default_factory=list)
-    _messages: set[tuple[str, str, str]] = field(default_factory=set)
+    _messages: set[int] = field(default_factory=set)
     _time: str = ""
     _falling: int = 0
 
@@ -152,7 +152,7 @@ class Track:
         if not message.rule.shared:
             self.votes += 1
             self.state = replace(self.state, life=progressed(self.state.life))
-        key = (message.rule.anchor, message.text, message.rank)
+        key = hash((message.rule.anchor, message.text, message.rank))
         if key in self._messages or len(self.found) >= MOST:
             return
         self._messages.add(key)

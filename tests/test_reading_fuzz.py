@@ -174,3 +174,15 @@ def test_a_line_of_json_that_nests_without_end_is_read_as_text() -> None:
 def test_known_facts_lie_beside_every_log() -> None:
     for stem in LOGS:
         assert json.loads((FOLDER / f"{stem}.json").read_text())["outcome"]
+
+
+def test_more_kinds_of_lines_than_are_remembered_state_the_same() -> None:
+    log, letters = LOGS["202"], "ghijklmnop"
+    words = ["".join(letters[int(digit)] for digit in str(number)) for number in range(9_000)]
+    others = "".join(f"{word} is said by nobody\n" for word in words).encode()
+    noisy = b"".join(line + b"\n" + others for line in log.split(b"\n")[:2])
+    reader = Reader()
+    reader.feed(noisy + log)
+    assert {(fact.name, fact.value) for fact in reader.close().facts} == {
+        (fact.name, fact.value) for fact in read(log).facts
+    }

@@ -240,6 +240,7 @@ GRAMMAR: Final = Grammar(
         "vllm: error",
         "EngineCore",
         "(APIServer",
+        "vllm_process_name",
         "VllmWorker",
         "gpu_memory_utilization",
         "max_num_seqs",
