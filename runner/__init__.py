@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 _DOORS = {
-    "read": "runner.read",
+    "read": "runner.experiment.read",
     "expand": "runner.plan",
     "execute": "runner.run",
     "results": "runner.results",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engines import Engine, Sampling
 from runner import workloads
 from runner.errors import ExperimentError
-from runner.levels import Load
+from runner.experiment.levels import Load
 from runner.load import Ask
 from runner.load.arrivals import POISSON, Constant, Flat, Gamma, Law, due_times
 from runner.workloads import Prompt, Vocabulary

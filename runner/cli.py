@@ -87,9 +87,9 @@ def plan(file: Path, rehearse: bool) -> None:
     \b
     runner plan experiments/fp8.toml
     """
+    from runner.experiment.read import read
     from runner.plan import expand
-    from runner.plan_text import planned
-    from runner.read import read
+    from runner.plan.text import planned
 
     click.echo(planned(expand(read(file, rehearse=rehearse))), nl=False)
 
@@ -107,9 +107,9 @@ def execute(file: Path, results: Path, rehearse: bool, fresh: bool, retry_failed
     \b
     runner exec experiments/quickstart.toml
     """
+    from runner.experiment.read import read
     from runner.plan import expand
     from runner.progress import watching
-    from runner.read import read
     from runner.report import report
     from runner.results import results as read_results
     from runner.run import execute

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.cells import SIMULATED_PROGRAM, Cell
 from runner.experiment import Cache
 from runner.launchers import Launch, Mount
+from runner.plan.cells import SIMULATED_PROGRAM, Cell
 
 HF_HOME_IN_CONTAINER = "/root/.cache/huggingface"
 CACHE_IN_CONTAINER = "/root/.cache/compile"

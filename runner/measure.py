@@ -13,7 +13,7 @@ from typing import Any
 from engines import Engine
 from runner import doubts, pages, rows
 from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
-from runner.levels import Load
+from runner.experiment.levels import Load
 from runner.load import Ask, Target, Timeline
 from runner.load.drive import Driven, drive
 from runner.load.figures import Figures, figures

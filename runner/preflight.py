@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.cells import Cell
 from runner.errors import HostError
 from runner.gpu import Gpus
-from runner.identity import build_id
 from runner.launchers import Launcher
+from runner.plan.cells import Cell
+from runner.plan.identity import build_id
 from runner.workloads import Vocabulary
 
 _SPECIAL_TOKENS = 256

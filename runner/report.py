@@ -11,8 +11,8 @@ import pandas as pd
 from tabulate import tabulate
 
 from runner import tables
-from runner.complaints import suggestion
 from runner.errors import ExperimentError
+from runner.experiment.complaints import suggestion
 from runner.results import Results
 from runner.tables import Centre, Shown, Table
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.cell_rows import cell_rows
 from runner.clean import Finding, told
 from runner.errors import DONE, FAILED, HostError
 from runner.gpu import Gpus
 from runner.launch import models_folder
 from runner.lock import locked
 from runner.plan import Plan, PlannedBoot
+from runner.plan.rows import cell_rows
 from runner.preflight import Build, builds_of
 from runner.progress import Happening, Watch, unseen
 from runner.secrets import Redactor

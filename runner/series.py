@@ -12,7 +12,6 @@ from typing import Any
 
 from runner import machine
 from runner.boot import Bench, live
-from runner.cells import Cell
 from runner.gpu import Nvml, levels
 from runner.guard import Guard
 from runner.launch import Circumstances, launch_of
@@ -22,6 +21,7 @@ from runner.load.verdict import Limits
 from runner.measure import Client
 from runner.owner import here, labels
 from runner.plan import Plan, PlannedBoot
+from runner.plan.cells import Cell
 from runner.preflight import Build
 from runner.progress import Happening, Watch
 from runner.secrets import Redactor

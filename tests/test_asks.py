@@ -13,7 +13,7 @@ import engines
 from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of, refusal_of
 from runner.errors import ExperimentError
 from runner.experiment import LoadKeys
-from runner.levels import Load, loads_of
+from runner.experiment.levels import Load, loads_of
 from runner.load import Ask
 from runner.workloads import Prompt, Vocabulary
 

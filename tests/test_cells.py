@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.cells import Cell, cells_of
 from runner.experiment import Experiment
 from runner.launch import Circumstances, launch_of
+from runner.plan.cells import Cell, cells_of
 
 LOAD = {
     "workload": "random",

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 
-from runner.complaints import Complaint, findings_of, suggestion
-from runner.forms import described, form_of
-from runner.places import line_of, places_of, spelled
+from runner.experiment.complaints import Complaint, findings_of, suggestion
+from runner.experiment.forms import described, form_of
+from runner.experiment.places import line_of, places_of, spelled
 
 TEXT = '''\
 title = "x"   # a comment with [brackets] and = signs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.experiment.read import read
 from runner.plan import expand
-from runner.read import read
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 GPU_FILES = (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.experiment import LoadKeys
-from runner.levels import load_ids, loads_of
+from runner.experiment.levels import load_ids, loads_of
 from runner.workloads.lengths import Distribution, drawn, longest
 
 LENGTHS = {"workload": "random", "input_tokens": 16, "output_tokens": 8}

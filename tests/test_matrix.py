@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.matrix import Point, matches, points
+from runner.experiment.matrix import Point, matches, points
 
 VALUES = st.one_of(st.integers(0, 5), st.booleans(), st.sampled_from(["as_stored", "fp8"]))
 LISTS = st.lists(VALUES, min_size=1, max_size=4, unique_by=json.dumps)

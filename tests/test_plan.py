@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.estimate import estimate
 from runner.experiment import Experiment
+from runner.experiment.read import read
 from runner.plan import Plan, expand
-from runner.plan_text import planned, spelled_time
-from runner.read import read
+from runner.plan.estimate import estimate
+from runner.plan.text import planned, spelled_time
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from runner.cli import main
 from runner.errors import ExperimentError
 from runner.experiment import Experiment
-from runner.read import overlaid, read
+from runner.experiment.read import overlaid, read
 
 GOOD = """\
 question = "What does a chunk cost?"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from runner.errors import ExperimentError
 from runner.experiment import CellKeys, EngineKeys, Experiment, LoadKeys
+from runner.experiment.read import read
 from runner.plan import expand
-from runner.plan_text import planned
-from runner.read import read
+from runner.plan.text import planned
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(EXPERIMENTS.glob("*.toml"))]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from runner.cli import main
+from runner.experiment.read import read
 from runner.plan import expand
-from runner.read import read
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,8 +26,12 @@ def test_two_lines_are_all_the_set_up_there_is() -> None:
 
 def test_every_command_is_in_the_table_of_commands_and_has_help() -> None:
     listed = re.findall(r"^\| `runner (\w+)", README, re.MULTILINE)
-    assert sorted(listed) == sorted(main.commands)
-    assert all(command.help for command in main.commands.values())
+    context = click.Context(main)
+    assert sorted(listed) == sorted(main.list_commands(context))
+    for name in listed:
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.help, name
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"\bexperiments/\w+\.toml\b", README))))

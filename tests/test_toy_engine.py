@@ -10,9 +10,9 @@ import pytest
 
 import engines
 from runner.errors import ExperimentError
+from runner.experiment.read import read
 from runner.plan import expand
-from runner.plan_text import planned
-from runner.read import read
+from runner.plan.text import planned
 
 TOY = '''\
 """A toy server."""

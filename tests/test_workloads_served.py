@@ -17,13 +17,13 @@ import engines
 from engines import Served
 from runner.asks import Draw, asks_of, path_of, prompts_of
 from runner.experiment import LoadKeys
+from runner.experiment.levels import loads_of
 from runner.figures.hits import Hits, hits
 from runner.figures.interference import interference
 from runner.figures.shared_prefix import first_and_later
 from runner.figures.stored import timelines_of
 from runner.figures.structured import grammar
 from runner.launchers.process import free_port
-from runner.levels import loads_of
 from runner.load import Target, Timeline
 from runner.load.drive import drive
 from runner.measure import request_row

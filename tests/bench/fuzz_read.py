@@ -16,9 +16,9 @@ import atheris  # type: ignore[import-untyped]
 
 with atheris.instrument_imports(include=["runner", "engines", "tomllib"]):
     from runner.errors import ExperimentError
+    from runner.experiment.read import read
     from runner.plan import expand
-    from runner.plan_text import planned
-    from runner.read import read
+    from runner.plan.text import planned
 
 EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
 MOST_BOOTS = 50

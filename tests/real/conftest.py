@@ -22,12 +22,12 @@ import pytest
 from engines import Fact, Sampling
 from engines.reading import Reader, Reading
 from runner import pages
-from runner.cells import Cell
+from runner.experiment.read import read
 from runner.launch import Circumstances, launch_of
 from runner.launchers.container import DockerServer
 from runner.launchers.docker import DockerLauncher
 from runner.plan import Plan, expand
-from runner.read import read
+from runner.plan.cells import Cell
 from runner.ready import wait_until_ready
 
 IMAGES = {"vllm": "local/vllm-cpu:0.32.0", "sglang": "local/sglang-cpu:0.5.23"}
@@ -46,7 +46,6 @@ prefix_cache = true
 memory = {{ kv_tokens = 20480 }}
 graphs = false
 gpus = 0
-cpus = "0"
 shm_bytes = 1073741824
 
 [engines.{engine}]
@@ -62,9 +61,6 @@ warmup = {{ per_stream = 1 }}
 
 [cache]
 compile = "none"
-
-[client]
-cpus = "1"
 """
 
 
@@ -157,7 +153,7 @@ def booted(
     now = Circumstances(port=cell.engine.port, name=name, labels={"runner.test": name})
     server = DockerLauncher().start(launch_of(cell, now), folder / "server.log")
     try:
-        ready = wait_until_ready(server, engine=cell.engine, model=cell.served_name, timeout_s=300)
+        ready = wait_until_ready(server, engine=cell.engine, model=cell.served_name, timeout_s=600)
         assert ready.cause is None, (
             f"{ready.message}\n{(folder / 'server.log').read_text()[-4000:]}"
         )

@@ -1,0 +1,111 @@
+"""The plan: cells x boots in randomised complete blocks, and what to warn of. Pure, no Docker."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runner.experiment import Experiment
+from runner.experiment.levels import Load, loads_of
+from runner.plan.cautions import cautions, load_cautions
+from runner.plan.cells import Cell, cells_of
+from runner.plan.identity import digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBoot:
+    """One server life to be.
+
+    Attributes:
+        cell: whose.
+        boot: its number within the cell, from 0; also the number of its block.
+        order: its place in the whole run, from 0.
+    """
+
+    cell: Cell
+    boot: int
+    order: int
+
+    @property
+    def block(self) -> int:
+        """Return the block it belongs to: one boot of every cell."""
+        return self.boot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inapplicable:
+    """A cell that its engine cannot express, with the reasons."""
+
+    cell: Cell
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything an experiment will do, before anything is started.
+
+    Attributes:
+        experiment: the file it comes from.
+        cells: cells that will be booted, in the order of the matrix.
+        inapplicable: cells that will not, each with its reasons.
+        boots: every boot in the order it will run.
+        loads: what each boot is asked, in order.
+        warnings: sentences that a reader should see before the box is used.
+    """
+
+    experiment: Experiment
+    cells: tuple[Cell, ...]
+    inapplicable: tuple[Inapplicable, ...]
+    boots: tuple[PlannedBoot, ...]
+    loads: tuple[Load, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def content_id(self) -> str:
+        """Return the identity of what is asked: a run of another content is another run.
+
+        The question, timeouts, the number of boots and display options are no part of it.
+        """
+        loads = [load.asked for load in self.loads]
+        client = self.experiment.client.model_dump()
+        cells = sorted(cell.cell_id for cell in self.cells)
+        asked = {"cells": cells, "loads": loads, "client": client}
+        asked |= {"seed": self.experiment.seed, "compile": self.experiment.cache.compile}
+        return digest({**asked, "rehearsal": self.experiment.rehearsal})
+
+
+def expand(experiment: Experiment) -> Plan:
+    """Return the plan of an experiment."""
+    resolved = [
+        (cell, cell.arguments("127.0.0.1", cell.engine.port)) for cell in cells_of(experiment)
+    ]
+    refused = [(cell, found.refusals) for cell, found in resolved if found.refusals]
+    cells = tuple(cell for cell, found in resolved if not found.refusals)
+    notes = [(cell, note) for cell, found in resolved if not found.refusals for note in found.notes]
+    loads = tuple(load for keys in experiment.loads for load in loads_of(keys))
+    return Plan(
+        experiment=experiment,
+        cells=cells,
+        inapplicable=tuple(Inapplicable(cell=cell, reasons=why) for cell, why in refused),
+        boots=tuple(_boots(cells, experiment.boots, experiment.seed)),
+        loads=loads,
+        warnings=(*cautions(experiment, cells, notes), *load_cautions(loads, cells)),
+    )
+
+
+def block_order(cells: tuple[Cell, ...], block: int, seed: int) -> list[Cell]:
+    """Return the cells in the order drawn for a block; earlier blocks never change it."""
+    order = sorted(cells, key=lambda cell: cell.cell_id)  # the order in the file means nothing
+    random.Random(f"{seed}/order/{block}").shuffle(order)  # noqa: S311 - an order, not a secret
+    return order
+
+
+def _boots(cells: tuple[Cell, ...], boots: int, seed: int) -> Iterator[PlannedBoot]:
+    order = 0
+    for block in range(boots):
+        for cell in block_order(cells, block, seed):
+            if cell.launcher == "attach" and block > 0:
+                continue
+            yield PlannedBoot(cell=cell, boot=block, order=order)
+            order += 1

@@ -1,0 +1,213 @@
+"""A plan as text: every cell with its command, every boot in order, loads, warnings, time. Pure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.launch import Circumstances, launch_of, models_folder
+from runner.launchers import Launch
+from runner.launchers.docker_line import equivalent
+from runner.plan import Plan
+from runner.plan.cells import Cell
+from runner.plan.estimate import estimate, is_primed
+from runner.secrets import Redactor
+
+
+def planned(plan: Plan, environment: Mapping[str, str] | None = None) -> str:
+    """Return the plan as text; values of secrets are replaced by their names.
+
+    Args:
+        plan: what will be done.
+        environment: this process's variables (HF_HOME, secrets); `os.environ` by default.
+    """
+    given = os.environ if environment is None else environment
+    text = "\n".join([*_lines(plan, given), ""])
+    names = (name for cell in plan.cells for name in cell.keys.secrets)
+    return Redactor.of(names, given).text(text)
+
+
+def _lines(plan: Plan, environment: Mapping[str, str]) -> Iterator[str]:
+    yield plan.experiment.question.strip()
+    yield ""
+    yield _summary(plan)
+    for number, cell in enumerate(plan.cells, start=1):
+        yield ""
+        yield f"Cell {number} of {len(plan.cells)}: {cell.label}"
+        yield from _cell(cell, plan, environment)
+    yield from _legend(plan)
+    yield from _inapplicable(plan)
+    yield from _loads(plan)
+    yield from _boots(plan)
+    yield from _listed("Warnings", plan.warnings)
+    yield from _time(plan)
+
+
+def _summary(plan: Plan) -> str:
+    rehearsed = ", rehearsal" if plan.experiment.rehearsal else ""
+    return (
+        f"{plan.experiment.path}{rehearsed}: {_count(len(plan.cells), 'cell')}, "
+        f"{_count(len(plan.boots), 'boot')}, {_count(len(plan.loads), 'load')} in each boot, "
+        f"about {spelled_time(estimate(plan).total_s)}"
+    )
+
+
+def _cell(cell: Cell, plan: Plan, environment: Mapping[str, str]) -> Iterator[str]:
+    launch = launch_of(cell, _circumstances(cell, plan, environment))
+    yield f"  cell_id  {cell.cell_id}"
+    yield f"  starts   {_starts(cell)}"
+    yield f"  asked    {_asked(cell)}"
+    if cell.keys.expect:
+        cause = f", cause {cell.keys.expect.cause}" if cell.keys.expect.cause else ""
+        yield f"  expects  {cell.keys.expect.outcome}{cause}"
+    if cell.launcher == "docker":
+        own = () if cell.engine.image_program or cell.simulated else ("[the image's entrypoint]",)
+        yield f"  command  {' '.join([*own, shlex.join(launch.argv)])}"
+        yield f"  docker   {equivalent(launch)}"
+    elif cell.launcher == "process":
+        yield f"  command  {local_command(launch)}"
+
+
+def _circumstances(cell: Cell, plan: Plan, environment: Mapping[str, str]) -> Circumstances:
+    """Return what a start would know, as far as it is known without looking at the machine."""
+    cache = plan.experiment.cache
+    compiled = Path(cache.folder).expanduser() / f"{cell.cell_id}-BUILD"
+    return Circumstances(
+        port=cell.engine.port,
+        models=models_folder(cache, environment),
+        compile_folder=compiled if is_primed(cell, plan) else None,
+        name=f"runner-{cell.cell_id}",
+    )
+
+
+def local_command(launch: Launch) -> str:
+    """Return a local server's command for a shell; secrets are named, not shown."""
+    env = [shlex.quote(f"{name}={value}") for name, value in sorted(launch.env.items())]
+    secrets = [f'{name}="${name}"' for name in launch.secrets]
+    before = ["env", *env, *secrets] if env or secrets else []
+    pinned = ["taskset", "-c", launch.cpus] if launch.cpus else []
+    return " ".join([*before, shlex.join([*pinned, *launch.argv])])
+
+
+def _starts(cell: Cell) -> str:
+    simulated = "simulated " if cell.simulated else ""
+    kind = f"{simulated}{cell.engine.name}"
+    if cell.launcher == "attach":
+        return f"nothing: {kind} already serves at {cell.section.url}"
+    gpus = f"{_count(cell.gpus, 'GPU')}" if cell.gpus else "no GPU"
+    cores = f", on cores {cell.keys.cpus}" if cell.keys.cpus else ""
+    where = f"a container of {cell.keys.image}" if cell.launcher == "docker" else "a local process"
+    return f"{kind} as {where}, {gpus}{cores}"
+
+
+def _asked(cell: Cell) -> str:
+    words = [f"model = {cell.keys.model}"]
+    words += [f"{name} = {_value(value)}" for name, value in cell.settings.items()]
+    words += [f"flags.{name} = {_value(value)}" for name, value in cell.keys.flags.items()]
+    words += [f"env.{name} = {value}" for name, value in cell.keys.env.items()]
+    words += [f"secret {name}" for name in cell.keys.secrets]
+    return ", ".join(words)
+
+
+def _value(value: Any) -> str:
+    """Return a value as the file writes it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=str)
+
+
+def _legend(plan: Plan) -> Iterator[str]:
+    """Yield what a start still decides, and a plan cannot know."""
+    kinds = {cell.launcher for cell in plan.cells}
+    if kinds & {"docker", "process"}:
+        yield ""
+    if "docker" in kinds:
+        yield "At its start a container is named after its run, and gets labels of its owner;"
+        yield "its image is given by digest, and BUILD stands for what image, model and GPU became."
+    if "process" in kinds:
+        yield "At its start a local command gets a port that is free, and its own boot number."
+
+
+def _inapplicable(plan: Plan) -> Iterator[str]:
+    if not plan.inapplicable:
+        return
+    yield ""
+    yield "Inapplicable, kept as rows but never started"
+    for entry in plan.inapplicable:
+        yield f"  {entry.cell.label}  (cell_id {entry.cell.cell_id})"
+        yield f"    asked  {_asked(entry.cell)}"
+        for reason in entry.reasons:
+            yield f"    - {reason}"
+
+
+def _loads(plan: Plan) -> Iterator[str]:
+    yield ""
+    yield "Loads of each boot, in this order"
+    width = max([len(load.load) for load in plan.loads], default=0)
+    for load in plan.loads:
+        law = f"{load.level:g} requests per second ({load.keys.arrivals})"
+        level = f"{load.in_flight} in flight" if load.in_flight else law
+        work = f"{load.requests} requests" if load.requests else f"{load.duration_s:g} s"
+        repeats = f", {load.repeats} times" if load.repeats > 1 else ""
+        flush = "" if load.keys.flush else ", prefix cache not flushed before"
+        spec = ", ".join(f"{key} = {_value(value)}" for key, value in _spec(load.spec).items())
+        yield (
+            f"  {load.load:<{width}}  {level}, {work} after {load.warmup_requests} of warm-up"
+            f"{repeats}{flush}; {spec}"
+        )
+
+
+def _spec(spec: Any) -> dict[str, Any]:
+    keys: dict[str, Any] = spec.model_dump(exclude_none=True)
+    return keys
+
+
+def _boots(plan: Plan) -> Iterator[str]:
+    yield ""
+    yield f"Boots in the order they will run, each block shuffled by seed {plan.experiment.seed}"
+    yield "  order  block   boot  cell"
+    for boot in plan.boots:
+        yield f"  {boot.order:>5}  {boot.block:>5}  {boot.boot:>5}  {boot.cell.label}"
+
+
+def _listed(title: str, sentences: tuple[str, ...]) -> Iterator[str]:
+    if sentences:
+        yield ""
+        yield title
+        yield from (f"  - {sentence}" for sentence in sentences)
+
+
+def _time(plan: Plan) -> Iterator[str]:
+    rough = estimate(plan)
+    yield ""
+    whole = spelled_time(rough.total_s)
+    yield f"Time: about {whole}, roughly; boots already stored are not started again"
+    yield f"  {spelled_time(rough.startup_s):>10}  starting and stopping"
+    yield f"  {spelled_time(rough.load_s):>10}  loads and their warm-ups"
+    if rough.priming_boots:
+        count = _count(rough.priming_boots, "discarded boot")
+        yield f"  {spelled_time(rough.priming_s):>10}  {count} to fill empty compile caches"
+
+
+def spelled_time(seconds: float) -> str:
+    """Return a time for people: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
