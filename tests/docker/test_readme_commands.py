@@ -97,9 +97,11 @@ def test_debian_refuses_a_plain_install(shell: Shell) -> None:
 
 def test_the_first_command_does_the_main_job(shell: Shell) -> None:
     done = shell(command("runner exec"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 boots stored, 4 started now" in done.stdout, done.stdout + done.stderr
     assert "simulated" in done.stdout
-    assert "4 of 4 boots stored, 4 started now" in done.stdout
+    # a machine with too little to spare for the client voids loads, and says so by its exit code
+    assert done.returncode == 0 or " loads void" in done.stdout, done.stdout
+    assert " failed" not in done.stdout.splitlines()[-1]
 
 
 def test_the_second_command_tests_and_skips_visibly_what_needs_docker(shell: Shell) -> None:

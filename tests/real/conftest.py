@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -118,6 +119,13 @@ class Booted:
         reader.feed(self.log.read_bytes())
         return reader.close()
 
+    def wait_for_its_own_warmup(self) -> None:
+        """Wait until its log says ready: SGLang answers before, and its own prompts count too."""
+        deadline_s = time.monotonic() + 60
+        while self.logged().outcome != "ready":
+            assert time.monotonic() < deadline_s, "it serves, but its log does not say ready"
+            time.sleep(0.2)
+
     def counters(self) -> dict[str, float]:
         """Return its running totals now."""
         return pages.counters(self.cell.engine, self.server.control_url)
@@ -157,6 +165,8 @@ def booted(
         assert ready.cause is None, (
             f"{ready.message}\n{(folder / 'server.log').read_text()[-4000:]}"
         )
-        yield Booted(name=name, plan=plan, server=server, log=folder / "server.log")
+        found = Booted(name=name, plan=plan, server=server, log=folder / "server.log")
+        found.wait_for_its_own_warmup()
+        yield found
     finally:
         server.remove()

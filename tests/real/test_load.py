@@ -61,19 +61,20 @@ def test_the_second_use_of_a_prefix_is_a_hit_until_the_cache_is_flushed(
 
 def test_a_closed_loop_gets_exact_lengths_and_hits_nothing(booted: Booted, tmp_path: Path) -> None:
     load = booted.plan.loads[0]
-    done = measure(load, _draw(load.load), _live(booted), client=Client(cpus=(1,)), spool=tmp_path)
+    done = measure(load, _draw(load.load), _live(booted), client=Client(), spool=tmp_path)
     requests = list(done.requests)
     window = [row for row in requests if not row["warmup"]]
     assert done.aborted is None
     assert len(window) == 24
     assert {row["outcome"] for row in requests} == {"ok"}
     assert {(row["input_tokens"], row["output_tokens"]) for row in requests} == {(128, 16)}
-    assert sum(row["cached_tokens"] for row in requests) == 0
     assert done.row["flushed"] is True
-    assert done.row["prefix_hit_tokens"] == 0
     assert done.row["prefix_query_tokens"] == len(requests) * 128
+    # where a page is one token, two prompts may begin with the same one by chance
+    hits = sum(row["cached_tokens"] for row in requests)
+    assert done.row["prefix_hit_tokens"] == hits < 0.01 * len(requests) * 128
     assert done.row["way"] == "container"
-    assert done.row["tokens_by_chunks"] == done.row["tokens_by_usage"] == 24 * 16
+    assert done.row["tokens_by_chunks"] == done.row["tokens_by_usage"] == len(requests) * 16
 
 
 def _draw(load: str) -> Draw:
