@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from runner.load import Timeline
 from runner.load.answer import Answer
-from runner.load.floor import compared, floor
+from runner.load.compare import compared
+from runner.load.floor import floor
 from runner.load.golden import Every, Plan, plan_for
 from runner.load.golden.process import Golden, golden_ask, served
 from runner.load.golden.script import Asked, script_of

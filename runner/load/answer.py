@@ -107,6 +107,10 @@ class Answer:
             return []
         return [self._take(event, arrived_ns) for event in self._events.feed(payload)]
 
+    def finished(self) -> bool:
+        """Return whether the framing says that the answer is whole."""
+        return self._framing is not None and self._framing.finished
+
     def _whole_chunks_ahead(self) -> bool:
         framing = self._framing
         return (

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from runner.load import Timeline
+from runner.load.compare import compared
 from runner.load.drive import drive
 from runner.load.figures import figures
 from runner.load.golden import Plan
 from runner.load.golden.process import golden_ask, served
-from runner.load.spread import Floats, Quantiles, Spread
 
 _PLAN = Plan(ttft_s=0.05, jitter_s=0.01, itl_s=0.01)
 _OUTPUT_TOKENS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
-    """Seen minus true, absolute, request by request and gap by gap."""
-
-    ttft: Quantiles
-    itl: Quantiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,21 +86,3 @@ def floor(
         output_tokens_per_s=found.output_tokens_per_s,
         cpu_per_token_s=driven.proof.cpu_per_token_s,
     )
-
-
-def compared(seen: Iterable[Timeline], true: Iterable[Timeline]) -> Errors:
-    """Compare what a client saw with the truth, request by request, by their numbers."""
-    truths = {one.request: one for one in true}
-    ttft, itl = Spread(), Spread()
-    for one in seen:
-        truth = truths.get(one.request)
-        if truth is None or not one.chunk_ns or len(one.chunk_ns) != len(truth.chunk_ns):
-            continue
-        seen_ns, true_ns = _from_start(one), _from_start(truth)
-        ttft.add(np.abs(seen_ns[:1] - true_ns[:1]) / 1e9)
-        itl.add(np.abs(np.diff(seen_ns) - np.diff(true_ns)) / 1e9)
-    return Errors(ttft=ttft.quantiles(), itl=itl.quantiles())
-
-
-def _from_start(one: Timeline) -> Floats:
-    return np.asarray(one.chunk_ns, np.int64).astype(np.float64) - one.sent_ns
