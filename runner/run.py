@@ -9,9 +9,9 @@ from pathlib import Path
 from runner.clean import Finding, told
 from runner.errors import DONE, FAILED, HostError
 from runner.gpu import Gpus
-from runner.launch import models_folder
 from runner.lock import locked
 from runner.plan import Plan, PlannedBoot
+from runner.plan.launch import models_folder
 from runner.plan.rows import cell_rows
 from runner.preflight import Build, builds_of
 from runner.progress import Happening, Watch, unseen

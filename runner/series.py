@@ -14,7 +14,6 @@ from runner import machine
 from runner.boot import Bench, live
 from runner.gpu import Nvml, levels
 from runner.guard import Guard
-from runner.launch import Circumstances, launch_of
 from runner.launchers import Launcher
 from runner.launchers.process import free_port
 from runner.load.verdict import Limits
@@ -22,6 +21,7 @@ from runner.measure import Client
 from runner.owner import here, labels
 from runner.plan import Plan, PlannedBoot
 from runner.plan.cells import Cell
+from runner.plan.launch import Circumstances, launch_of
 from runner.preflight import Build
 from runner.progress import Happening, Watch
 from runner.secrets import Redactor

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.experiment import Experiment
-from runner.launch import Circumstances, launch_of
 from runner.plan.cells import Cell, cells_of
+from runner.plan.launch import Circumstances, launch_of
 
 LOAD = {
     "workload": "random",

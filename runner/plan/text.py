@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.launch import Circumstances, launch_of, models_folder
 from runner.launchers import Launch
 from runner.launchers.docker_line import equivalent
 from runner.plan import Plan
 from runner.plan.cells import Cell
 from runner.plan.estimate import estimate, is_primed
+from runner.plan.launch import Circumstances, launch_of, models_folder
 from runner.secrets import Redactor
 
 

@@ -24,11 +24,11 @@ from engines import Fact, Sampling
 from engines.reading import Reader, Reading
 from runner import pages
 from runner.experiment.read import read
-from runner.launch import Circumstances, launch_of
 from runner.launchers.container import DockerServer
 from runner.launchers.docker import DockerLauncher
 from runner.plan import Plan, expand
 from runner.plan.cells import Cell
+from runner.plan.launch import Circumstances, launch_of
 from runner.ready import wait_until_ready
 
 IMAGES = {"vllm": "local/vllm-cpu:0.32.0", "sglang": "local/sglang-cpu:0.5.23"}
