@@ -82,26 +82,39 @@ def per_token(config: Mapping[str, Any], kv_dtype: str = "auto") -> PerToken:
     return PerToken(size_bytes=size)
 
 
+def share(
+    config: Mapping[str, Any], token_bytes: int, *, tensor: int = 1, pipeline: int = 1
+) -> float:
+    """Return the bytes of one token on one worker.
+
+    Tensor parallelism splits KV heads, and keeps one whole head where there are fewer heads than
+    workers; pipeline parallelism splits layers.
+    """
+    text = config.get("text_config")
+    config = text if isinstance(text, Mapping) else config
+    heads = int(config.get("num_key_value_heads") or config.get("num_attention_heads") or 1)
+    return token_bytes * max(1 / tensor, 1 / heads) / pipeline
+
+
 def disagreement(
-    tokens: int, kv_bytes: int, token_bytes: int, *, ranks: int = 1, padded_tokens: int = 0
+    tokens: int, kv_bytes: int, token_bytes: float, *, at_most: bool = False
 ) -> str | None:
     """Return a sentence where tokens x bytes per token is not the memory stated; else None.
 
     Args:
         tokens: capacity that the engine stated.
         kv_bytes: memory of the KV cache of one worker, as stated (rounded to hundredths of a GiB).
-        token_bytes: bytes of one token of the whole model.
-        ranks: workers that share each token's heads or layers.
-        padded_tokens: tokens the engine keeps beside the capacity, as SGLang's one page.
+        token_bytes: bytes of one token on one worker.
+        at_most: the memory stated is what was available, of which less may be used.
     """
-    allowed = ROUNDING_BYTES * 2 + padded_tokens * token_bytes / ranks
-    computed = tokens * token_bytes / ranks
-    if abs(computed - kv_bytes) <= max(allowed, 0.005 * kv_bytes):
+    computed = tokens * token_bytes
+    allowed = max(2 * ROUNDING_BYTES, 0.005 * kv_bytes)
+    if abs(computed - kv_bytes) <= allowed or (at_most and computed < kv_bytes):
         return None
     gib = 2**30
     return (
-        f"{tokens} KV tokens of {token_bytes} bytes over {ranks} workers make "
-        f"{computed / gib:.2f} GiB, but {kv_bytes / gib:.2f} GiB are stated."
+        f"{tokens:,} KV tokens of {token_bytes:,.0f} bytes make {computed / gib:.2f} GiB, but "
+        f"{kv_bytes / gib:.2f} GiB are stated."
     )
 
 

@@ -24,6 +24,7 @@ class Spelling:
         since: first release that takes it.
         before: first release that no longer does; None when none is known.
         note: what a reader of the plan should know.
+        why: why other values cannot be expressed, where `values` says everything.
     """
 
     setting: str
@@ -33,6 +34,7 @@ class Spelling:
     since: Version = (0,)
     before: Version | None = None
     note: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +59,9 @@ def spelled(
     """Return the flags for one setting; a refusal when this release cannot express it."""
     rows = [row for row in spellings if row.setting == name]
     row = next((row for row in rows if holds(version, row.since, row.before)), None)
-    release = ".".join(map(str, version)) if version else "this release"
+    release = f"{engine} {'.'.join(map(str, version))}" if version else engine
     if row is None:
-        said = f"{engine} {release} has no flag for {name}"
+        said = f"{release} has no flag for {name}"
         return Arguments(argv=(), refusals=(f"{said}{_ranges(rows)}; leave it out for {engine}.",))
     if not isinstance(value, bool | int | float | str):
         said = f"{name} takes a number, a word or a switch, not {value!r}."
@@ -69,8 +71,9 @@ def spelled(
         return Arguments(argv=(), env={row.env: str(value)}, notes=notes)
     if not row.flag:
         if value not in row.values:
-            words = f"{engine} {release} cannot express {name} = {value!r}"
-            return Arguments(argv=(), refusals=(f"{words}; it takes {_choices(row.values)}.",))
+            takes = row.why or f"it takes {_choices(row.values)}"
+            said = f"{release} cannot express {name} = {_toml(value)}: {takes}."
+            return Arguments(argv=(), refusals=(said,))
         return Arguments(argv=_words(row.values[value]), notes=notes)
     return Arguments(argv=(row.flag, *_words(row.values.get(value, str(value)))), notes=notes)
 
@@ -167,7 +170,11 @@ def _words(words: str | Words) -> Words:
 
 
 def _choices(values: Mapping[object, object]) -> str:
-    return " or ".join(repr(value) for value in values)
+    return " or ".join(map(_toml, values))
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else json.dumps(value)
 
 
 def _ranges(rows: Sequence[Spelling]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from engines import Engine, Fact, Value, Version, version_of
 from engines.facts import CATALOGUE
+from engines.kv import disagreement, per_token, share
 from runner.doubts import Doubt, doubt
 
-ROUNDING_BYTES = 2**30 * 0.006
-"""Logs print sizes in hundredths of a GiB."""
+ROUNDING_BYTES = 2**30 * 0.011
+"""Logs print keys and values each in hundredths of a GiB."""
 ROUNDING_RATIO = 0.005
 
 
@@ -24,6 +26,30 @@ def doubts_about(engine: Engine, facts: Iterable[Fact], *, ready: bool) -> list[
     facts = tuple(facts)
     found = [*_of_version(engine, facts), *_of_disagreement(facts)]
     return [*found, *_of_missing(engine, facts)] if ready else found
+
+
+def doubts_about_kv(
+    config: Mapping[str, Any], facts: Iterable[Fact], *, capped: bool = False
+) -> list[Doubt]:
+    """Return a doubt where the stated tokens and bytes of the KV cache do not fit the model.
+
+    Args:
+        config: the model's config.json.
+        facts: what the server stated.
+        capped: tokens were asked for, so that memory may be left over.
+    """
+    stated: dict[str, Value] = {}
+    for fact in facts:
+        stated.setdefault(fact.name, fact.value)
+    token = per_token(config, str(stated.get("kv_dtype", "auto")))
+    tokens = stated.get("engine_kv_tokens", stated.get("kv_tokens"))
+    size = stated.get("kv_bytes")
+    if token.size_bytes is None or not isinstance(tokens, int) or not isinstance(size, int):
+        return []
+    tensor, pipeline = stated.get("tensor_parallel", 1), stated.get("pipeline_parallel", 1)
+    on_worker = share(config, token.size_bytes, tensor=int(tensor), pipeline=int(pipeline))
+    said = disagreement(tokens, size, on_worker, at_most=capped)
+    return [doubt("sources_disagree", "kv_bytes", said)] if said else []
 
 
 def _of_version(engine: Engine, facts: tuple[Fact, ...]) -> Iterator[Doubt]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from engines.kv import disagreement, per_token
+from engines import Fact
+from engines.kv import disagreement, per_token, share
+from runner.drift import doubts_about_kv
 
 QWEN3_1_7B: dict[str, Any] = {
     "num_hidden_layers": 28,
@@ -76,5 +78,25 @@ def test_tokens_and_bytes_that_do_not_fit_are_told_with_their_sum() -> None:
     assert "4.00 GiB" in said
 
 
-def test_workers_share_the_bytes_of_a_token() -> None:
-    assert disagreement(25_282, round(1.35 * GIB), 114_688, ranks=2) is None
+def test_workers_share_the_bytes_of_a_token_by_heads_and_layers() -> None:
+    assert share(QWEN3_1_7B, 114_688, tensor=2) == 57_344
+    assert share(QWEN3_1_7B, 114_688, pipeline=2) == 57_344
+
+
+def test_a_kv_head_is_never_split() -> None:
+    assert share(QWEN3_1_7B, 114_688, tensor=16) == 114_688 / 8
+
+
+def test_memory_that_was_available_need_not_be_used() -> None:
+    assert disagreement(25_282, 4 * GIB, 114_688, at_most=True) is None
+    assert disagreement(50_000, 4 * GIB, 114_688, at_most=True) is not None
+
+
+def test_a_boot_whose_tokens_and_bytes_do_not_fit_is_in_doubt() -> None:
+    facts = [
+        Fact(name="engine_kv_tokens", value=25_282, source="log"),
+        Fact(name="kv_bytes", value=4 * GIB, source="log"),
+    ]
+    (doubt,) = doubts_about_kv(QWEN3_1_7B, facts)
+    assert doubt.name == "sources_disagree"
+    assert doubts_about_kv(QWEN3_1_7B | {"kv_lora_rank": 1}, facts) == []

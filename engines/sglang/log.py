@@ -168,6 +168,10 @@ RULES: Final = (
         (fact("attention_backend", r"Use (\S+) backend by default"),),
     ),
     Rule(
+        "will fallback to ",
+        (fact("attention_backend", r"will fallback to (\w+) backend\.", weight=3),),
+    ),
+    Rule(
         " attention backend for ",
         (fact("attention_backend", r"\bUse (\S+) attention backend for "),),
     ),

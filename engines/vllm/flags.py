@@ -33,7 +33,12 @@ SPELLINGS: Final = (
         note="vLLM's chunk_tokens also counts the decodes of a step.",
     ),
     Spelling(setting="max_running", flag="--max-num-seqs"),
-    Spelling(setting="mixed_chunk", values={True: ()}, since=(0, 8)),
+    Spelling(
+        setting="mixed_chunk",
+        values={True: ()},
+        since=(0, 8),
+        why="its scheduler has let prefill chunks and decodes share every step since 0.8",
+    ),
     Spelling(
         setting="mixed_chunk",
         values={
