@@ -167,8 +167,9 @@ class Engine:
         chat: the JSON body of one streaming chat: (model name, chat, output tokens, sampling) ->
             body; None where it has no chats.
         chat_path: where that is posted.
-        token_ids: keys of either body that make the answer carry its token ids; empty where
-            nothing does.
+        token_ids: keys of a completion's body that make its stream carry the token ids of the
+            answer; empty where nothing does. A chat's answer is text (SGLang refuses to stream
+            the token ids of one).
         probes: pages that state facts.
         metrics_path: the Prometheus page; None where there is none.
         metrics_facts: what its samples state.

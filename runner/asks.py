@@ -114,11 +114,10 @@ def _is_exact(prompt: Prompt) -> bool:
 
 def _body(prompt: Prompt, engine: Engine, model: str, sampling: Sampling) -> dict[str, object]:
     """Return a prompt in the engine's words."""
-    extra = engine.token_ids if prompt.keep_answer else {}
     if prompt.chat is None:
+        extra = engine.token_ids if prompt.keep_answer else {}
         body = engine.completion(model, prompt.token_ids, prompt.output_tokens, sampling)
         return {**body, **extra}
-    chat = engine.chat
-    if chat is None:
+    if engine.chat is None:
         raise ExperimentError(f"{engine.name} has no chats")
-    return {**chat(model, prompt.chat, prompt.output_tokens, sampling), **extra}
+    return engine.chat(model, prompt.chat, prompt.output_tokens, sampling)

@@ -46,7 +46,8 @@ class Prompt:
         token_ids: the prompt; empty for a chat.
         output_tokens: exact output length asked; of a chat that is not `exact` the most it may be.
         chat: what is said instead of token ids; its length in tokens is the server's business.
-        keep_answer: text and token ids of the answer are part of the result.
+        keep_answer: the answer is part of the result: its text, and its token ids where it is no
+            chat.
         group: what belongs together (a prefix, a session).
         role: part it plays.
         due_s: its own time in the load (a trace); None where the arrival law decides.
