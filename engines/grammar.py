@@ -136,9 +136,13 @@ def fact(
 
 
 def one(anchor: str, name: str, pattern: str, *, weight: int = 2, lines: int = 3) -> Rule:
-    """Return the rule of a message that states one fact right behind its anchor."""
-    whole = fact(name, re.escape(anchor) + pattern, weight=weight)
-    return Rule(anchor, (whole,), needs=name, lines=lines)
+    """Return the rule of a message that states one fact right behind its anchor.
+
+    A blank at the anchor's end may as well be a line end.
+    """
+    literal = anchor.rstrip()
+    whole = fact(name, re.escape(literal) + r"\s*" + pattern, weight=weight)
+    return Rule(literal, (whole,), needs=name, lines=lines)
 
 
 def value(of: Field, text: str) -> Value | None:

@@ -33,6 +33,8 @@ _FOREIGN: Final = re.compile(
     re.VERBOSE,
 )
 
+_BORDER: Final = re.compile(r"\s+[│┃║]\s*$")
+
 PREFIX: Final = re.compile(
     r"""
     (?P<tags>(?:\((?:[A-Za-z]\w*(?:-\d+)?\s)?[^()=]{0,40}pid=\d+[^()]{0,80}\)\s*)*)
@@ -110,10 +112,16 @@ def _json_message(text: str) -> str | None:
     for name in ("message", "msg", "log", "MESSAGE", "text", "line"):
         inner = page.get(name)
         if isinstance(inner, str):
-            process = page.get("vllm_process_name")
-            tag = f"({process} pid={page.get('process', 0)}) " if process else ""
-            return tag + plain(inner)
+            trace = page.get("exc_info")
+            return _tag(page) + plain(inner) + (f"\n{trace}" if isinstance(trace, str) else "")
     return None
+
+
+def _tag(page: dict[str, object]) -> str:
+    """Return process and level of a JSON line as they stand before a plain one."""
+    process, level = page.get("vllm_process_name"), page.get("levelname")
+    tag = f"({process} pid={page.get('process', 0)}) " if process else ""
+    return tag + (f"{level}: " if level in ("INFO", "WARNING", "ERROR", "CRITICAL") else "")
 
 
 def _loaded(text: str) -> object:
@@ -129,7 +137,7 @@ def _stripped(text: str) -> str:
         if not found:
             break
         text = text[found.end() :]
-    return text
+    return _BORDER.sub("", text)
 
 
 def _messages(text: str) -> Iterator[Segment]:

@@ -84,7 +84,8 @@ class Track:
         borne = self.lexicon.borne(segment.text)
         rules = [rule for literal in borne for rule in self.lexicon.rules.get(literal, ())]
         if self.state.open:
-            self._continue(segment, starts=bool(rules))
+            starts = [segment.text.find(rule.anchor) for rule in rules]
+            self._continue(segment, min(starts, default=None))
         torn = cut or segment.cut
         for rule in rules:
             text = segment.text + (SEAM if torn else "")
@@ -127,14 +128,18 @@ class Track:
         else:
             self.state = replace(self.state, open=(*self.state.open, message))
 
-    def _continue(self, segment: Segment, starts: bool) -> None:
-        """Give a line to the messages that wait for more, and read those that need no more."""
+    def _continue(self, segment: Segment, until: int | None) -> None:
+        """Give a line to the messages that wait for more, and read those that need no more.
+
+        `until` is where a message of its own begins within the line, None where none does.
+        """
         waiting: list[Open] = []
+        text = segment.text[:until]
         for message in self.state.open:
             longer = message
-            if not segment.prefixed and not starts:
-                longer = _joined(message, segment.text)
-                if longer.lines < message.rule.lines and not _done(longer):
+            if not segment.prefixed and text.strip():
+                longer = _joined(message, text)
+                if until is None and longer.lines < message.rule.lines and not _done(longer):
                     waiting.append(longer)
                     continue
             self._read(longer)
