@@ -122,7 +122,7 @@ def exchange() -> list[Segment]:
     found = [
         Segment(1, CLIENT, False, client, True, b""),
         Segment(2, CLIENT, True, server, True, b""),
-        Segment(10, CLIENT, False, client + 1, False, b"x" * 40),
+        Segment(10, CLIENT, False, client + 1, False, b"POST /v1/completions".ljust(40)),
         Segment(11, CLIENT, False, client + 41, False, b"y" * 40),
     ]
     sequence = server + 1
@@ -143,6 +143,12 @@ def test_a_request_counts_from_its_first_segment_and_each_chunk_from_its_own() -
     assert one.chunk_ns == (101, 102, 103, 104, 105, 106)
     assert one.chunk_tokens == (1,) * 6
     assert (one.outcome, one.output_tokens, one.stamp) == ("ok", 6, "wire")
+
+
+def test_only_posted_requests_count() -> None:
+    segments = exchange()
+    segments[2] = replace(segments[2], payload=b"GET /health".ljust(40))
+    assert read(segments) == []
 
 
 def test_segments_sent_again_count_once() -> None:

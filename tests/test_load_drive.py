@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,31 @@ def test_prompts_of_another_length_than_asked_are_counted(load: Load) -> None:
     right = golden_ask(0, output_tokens=3, input_tokens=7)
     wrong = Ask(body=right.body, input_tokens=9, output_tokens=3)
     assert load([right, wrong], in_flight=1).proof.input_mismatches == 1
+
+
+def session(first: int, turns: int, due_s: float | None) -> list[Ask]:
+    asks = [golden_ask(first + number, output_tokens=5) for number in range(turns)]
+    chained = [replace(ask, after=first + n, think_s=0.05) for n, ask in enumerate(asks[1:])]
+    return [replace(asks[0], due_s=due_s), *chained]
+
+
+@pytest.mark.parametrize("in_flight", [2, None], ids=["closed loop", "open loop"])
+def test_turns_of_a_session_wait_for_one_another(load: Load, in_flight: int | None) -> None:
+    due_s = None if in_flight else 0.0
+    asks = [*session(0, 3, due_s), *session(3, 3, due_s), *session(6, 2, due_s)]
+    driven = load(asks, in_flight=in_flight, warmup=some(1), workers=2)
+    found = {one.request - 1: one for one in driven.timelines()}
+    assert len(found) == 9
+    for number, ask in enumerate(asks):
+        if ask.after is not None:
+            gap_ns = found[number].sent_ns - found[ask.after].ended_ns
+            assert gap_ns >= 50_000_000
+    assert {one.outcome for one in found.values()} == {"ok"}
+
+
+def test_a_turn_cannot_wait_for_a_later_one(load: Load) -> None:
+    with pytest.raises(ValueError, match="not before it"):
+        load([replace(some(1)[0], after=0)], in_flight=1)
 
 
 def test_due_times_that_go_back_are_refused(load: Load) -> None:

@@ -124,6 +124,63 @@ def test_more_is_wanted_only_while_there_is_room_ahead() -> None:
     assert schedule.is_primed(0)
 
 
+def turn(number: int, after: int, think_ns: int = 0) -> Errand:
+    return Errand(
+        number=number, wire=b"x", asked=b"", due_ns=-1, warmup=False, after=after, think_ns=think_ns
+    )
+
+
+def test_a_later_turn_waits_for_the_answer_and_the_think_time() -> None:
+    schedule = opened()
+    schedule.begin(0)
+    for one in (errand(0, 10), turn(1, 0, think_ns=50), errand(2, 500)):
+        schedule.add(one)
+    first = schedule.next(10, 0)
+    assert first == errand(0, 10)
+    assert schedule.next(400, 1) is None
+    schedule.note_ended(errand(0, 10), 420, whole=True)
+    assert schedule.next(469, 0) is None
+    assert schedule.wake_ns == 470
+    later = schedule.next(470, 0)
+    assert later is not None
+    assert later.number == 1
+    assert schedule.intended_ns(later) == 470
+
+
+def test_a_turn_whose_answer_came_before_it_did_is_not_lost() -> None:
+    schedule = closed(cap=1)
+    schedule.begin(0)
+    schedule.add(errand(0))
+    assert schedule.next(5, 0) == errand(0)
+    schedule.note_ended(errand(0), 100, whole=True)
+    schedule.add(turn(1, 0, think_ns=30))
+    assert schedule.next(129, 0) is None
+    assert schedule.next(130, 0) == turn(1, 0, think_ns=30)
+
+
+def test_a_slot_does_not_wait_for_a_thinking_user() -> None:
+    schedule = closed(cap=1)
+    schedule.begin(0)
+    for one in (errand(0), turn(1, 0, think_ns=1000), errand(2)):
+        schedule.add(one)
+    schedule.next(5, 0)
+    schedule.note_ended(errand(0), 100, whole=True)
+    assert schedule.next(101, 0) == errand(2)
+    assert schedule.next(1100, 0) == turn(1, 0, think_ns=1000)
+    assert len(schedule) == 0
+
+
+def test_a_failed_answer_ends_its_session() -> None:
+    schedule = closed(cap=2)
+    schedule.begin(0)
+    for one in (errand(0), turn(1, 0), turn(2, 1), turn(3, 0), errand(4), turn(5, 4)):
+        schedule.add(one)
+    schedule.next(5, 0)
+    lost = schedule.note_ended(errand(0), 100, whole=False)
+    assert [one.number for one in lost] == [1, 2, 3]
+    assert len(schedule) == 2
+
+
 TARGET = Target(host="::1", port=8000, path="/v1/completions", headers={"X-Key": "Bearer k"})
 
 

@@ -43,6 +43,9 @@ class Ask:
         group: what belongs together (a prefix, a session).
         role: part it plays (`victim`, `injected`, `background`).
         due_s: intended time after the window opens (open loop); None in closed loop.
+        after: this is a later turn: it waits for the answer to the ask of this number (from 0,
+            counted within the window or within the warm-up) and has no `due_s`.
+        think_s: how long after that answer it is due.
     """
 
     body: bytes
@@ -51,6 +54,8 @@ class Ask:
     group: str = ""
     role: str = ""
     due_s: float | None = None
+    after: int | None = None
+    think_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

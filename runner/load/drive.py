@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import selectors
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -73,7 +74,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         warmup: requests before the window. In closed loop they hand their slots over without a
             drain. In open loop, those with `due_s` are arrivals before the window, which opens
             at the last of them; those without are sent and answered first.
-        workers: processes that send; each takes every n-th request.
+        workers: processes that send; each takes every n-th request or session.
         cpus: cores for them, one each in turn; None leaves it to the kernel.
         request_timeout_s: a request that is not answered by then is a `timeout`.
         spool: an empty folder for what the workers write; `Driven` reads from it.
@@ -105,7 +106,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
     ]  # fmt: skip
     try:
         head = feed.head_of(target)
-        frames = _frames(before, asks, head, warm_s, in_flight)
+        frames = _frames(before, asks, head, warm_s, timed=in_flight is None, workers=len(crew))
         origin_ns, aborted = _Conductor(crew, frames, stop_when).conduct()
         unparsed = [member.join_parser() for member in crew]
         aborted = aborted or next(filter(None, unparsed), None)
@@ -128,10 +129,11 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
 
 def _warmup(asks: tuple[Ask, ...], in_flight: int | None) -> tuple[tuple[Ask, ...], float]:
     """Return the warm-up's asks and how long before the window their arrivals begin."""
-    dues = [ask.due_s for ask in asks if ask.due_s is not None]
+    first_turns = [ask for ask in asks if ask.after is None]
+    dues = [ask.due_s for ask in first_turns if ask.due_s is not None]
     if in_flight is not None or not dues:
         return asks, 0.0
-    if len(dues) != len(asks):
+    if len(dues) != len(first_turns):
         raise ValueError("either all warm-up requests have a due time or none has")
     return asks, max(dues)
 
@@ -144,55 +146,67 @@ def _shares(total: int, workers: int) -> list[int]:
     return [each + (number < over) for number in range(workers)]
 
 
+Frame = tuple[int, bytes]
+"""Which worker gets it, and what it gets."""
+
+
 def _frames(
     warmup: Sequence[Ask],
     asks: Iterable[Ask],
     head: bytes,
     warm_s: float,
-    in_flight: int | None,
-) -> Iterator[bytes]:
-    """Yield the frames of all requests in order, their times counted from the first arrival."""
-    for number, ask in enumerate(warmup):
-        yield feed.framed(number, _timed(ask, 0.0, in_flight, None), head, warmup=True)
-    last_s = 0.0
-    for number, ask in enumerate(asks, len(warmup)):
-        timed = _timed(ask, warm_s, in_flight, last_s)
-        last_s = timed.due_s or 0.0
-        yield feed.framed(number, timed, head, warmup=False)
+    *,
+    timed: bool,
+    workers: int,
+) -> Iterator[Frame]:
+    """Yield the frames of all requests in order, their times counted from the first arrival.
+
+    Each worker gets every n-th request; later turns go where their session is.
+    """
+    owners = array("H")
+    for asked, warm in ((warmup, True), (asks, False)):
+        first, last_s = len(owners), 0.0
+        for number, ask in enumerate(asked, first):
+            after = _after(ask, number, first)
+            owners.append(number % workers if after is None else owners[after])
+            due_s = _due_s(ask, 0.0 if warm else warm_s, last_s, timed=timed, warm=warm)
+            last_s = last_s if due_s is None else due_s
+            moved = replace(ask, due_s=due_s, after=after)
+            yield owners[-1], feed.framed(number, moved, head, warmup=warm)
 
 
-def _timed(ask: Ask, offset_s: float, in_flight: int | None, last_s: float | None) -> Ask:
-    if in_flight is not None:
-        due_s = None
-    elif ask.due_s is None:
-        if last_s is not None:
-            raise ValueError("in open loop every request needs its due time")
-        due_s = None
-    else:
-        due_s = ask.due_s + offset_s
-        if last_s is not None and due_s < last_s:
-            raise ValueError("due times must not decrease")
-    return Ask(
-        body=ask.body,
-        input_tokens=ask.input_tokens,
-        output_tokens=ask.output_tokens,
-        group=ask.group,
-        role=ask.role,
-        due_s=due_s,
-    )
+def _after(ask: Ask, number: int, first: int) -> int | None:
+    """Return the number, within the whole load, of the request that an ask waits for."""
+    if ask.after is None:
+        return None
+    if not 0 <= ask.after < number - first:
+        raise ValueError(f"request {number - first} waits for {ask.after}, which is not before it")
+    return first + ask.after
+
+
+def _due_s(ask: Ask, offset_s: float, last_s: float, *, timed: bool, warm: bool) -> float | None:
+    if not timed or ask.after is not None:
+        return None
+    if ask.due_s is None:
+        if warm:
+            return None
+        raise ValueError("in open loop every request needs its due time")
+    due_s = ask.due_s + offset_s
+    if due_s < last_s:
+        raise ValueError("due times must not decrease")
+    return due_s
 
 
 class _Conductor:
     """Feeds the crew, opens the window when all are ready, and watches over it."""
 
     def __init__(
-        self, crew: Sequence[Member], frames: Iterator[bytes], stop_when: Callable[[], str | None]
+        self, crew: Sequence[Member], frames: Iterator[Frame], stop_when: Callable[[], str | None]
     ) -> None:
         self._crew = crew
-        self._frames: Iterator[bytes] | None = frames
+        self._frames: Iterator[Frame] | None = frames
         self._stop_when = stop_when
         self._alive = set(range(len(crew)))
-        self._given = 0
         self._origin_ns = 0
         self._aborted: str | None = None
         self._asked_ns = 0
@@ -206,20 +220,18 @@ class _Conductor:
         return self._origin_ns or time.monotonic_ns(), self._aborted
 
     def _pull(self) -> None:
-        """Take asks as long as the worker whose turn it is has room."""
+        """Take asks as long as no worker has too many waiting."""
         until_ns = time.monotonic_ns() + 20_000_000
         while self._frames is not None and time.monotonic_ns() < until_ns:
-            member = self._crew[self._given % len(self._crew)]
-            if not member.has_room():
+            if not all(member.has_room() for member in self._crew):
                 return
-            frame = next(self._frames, None)
-            if frame is None:
-                self._frames = None
-                for each in self._crew:
-                    each.give_last()
-                return
-            member.give(frame)
-            self._given += 1
+            owner, frame = next(self._frames, (-1, b""))
+            if owner >= 0:
+                self._crew[owner].give(frame)
+                continue
+            self._frames = None
+            for member in self._crew:
+                member.give_last()
 
     def _exchange(self) -> None:
         """Write and read what the pipes and sockets of the crew allow, waiting up to 0.2 s."""

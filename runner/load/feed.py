@@ -9,7 +9,7 @@ from typing import Final
 
 from runner.load import Ask, Target
 
-_FRAME: Final = struct.Struct("<IIIq?")
+_FRAME: Final = struct.Struct("<IIIqqq?")
 _ASKED: Final = struct.Struct("<iiHH")
 _READ_BYTES: Final = 1 << 20
 
@@ -22,7 +22,9 @@ class Errand:
         number: number within the load.
         wire: the whole request, head and body.
         asked: what was asked, for the reader of the answer; the worker does not look into it.
-        due_ns: when it is due after the window opens; negative: as soon as there is room.
+        due_ns: when it is due after the load begins; negative: as soon as there is room.
+        after: number of the request whose answer it waits for, negative for none.
+        think_ns: how long after that answer it is due.
         warmup: it belongs to the warm-up.
     """
 
@@ -31,6 +33,8 @@ class Errand:
     asked: bytes
     due_ns: int
     warmup: bool
+    after: int = -1
+    think_ns: int = 0
 
 
 def head_of(target: Target) -> bytes:
@@ -53,7 +57,9 @@ def framed(number: int, ask: Ask, head: bytes, *, warmup: bool) -> bytes:
     wire = b"%b%d\r\n\r\n%b" % (head, len(ask.body), ask.body)
     asked = asked_of(ask)
     due_ns = -1 if ask.due_s is None else round(ask.due_s * 1e9)
-    return _FRAME.pack(number, len(wire), len(asked), due_ns, warmup) + asked + wire
+    after = -1 if ask.after is None else ask.after
+    numbers = (number, len(wire), len(asked), due_ns, after, round(ask.think_s * 1e9), warmup)
+    return _FRAME.pack(*numbers) + asked + wire
 
 
 def asked_of(ask: Ask) -> bytes:
@@ -109,7 +115,9 @@ class Feed:
     def _complete(self) -> list[Errand]:
         found, at = [], 0
         while len(self._buffer) - at >= _FRAME.size:
-            number, wire, asked, due_ns, warmup = _FRAME.unpack_from(self._buffer, at)
+            number, wire, asked, due_ns, after, think_ns, warmup = _FRAME.unpack_from(
+                self._buffer, at
+            )
             start = at + _FRAME.size
             end = start + asked + wire
             if len(self._buffer) < end:
@@ -122,6 +130,8 @@ class Feed:
                     wire=body[asked:],
                     due_ns=due_ns,
                     warmup=warmup,
+                    after=after,
+                    think_ns=think_ns,
                 )
             )
             at = end

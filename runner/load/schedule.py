@@ -6,9 +6,11 @@ from collections import deque
 from typing import Final
 
 from runner.load.feed import Errand
+from runner.load.turns import Turns
 
 _WARMING: Final = 16
 _AHEAD: Final = 4096
+_TURNS_AHEAD: Final = 1 << 16
 _AHEAD_BYTES: Final = 256 << 20
 _COOL_NS: Final = 100_000_000
 
@@ -17,7 +19,8 @@ class Schedule:
     """Requests to come, oldest first. Times are CLOCK_MONOTONIC nanoseconds.
 
     In closed loop a request may go when fewer than `cap` are in flight; in open loop also not
-    before it is due. Nothing goes before `origin_ns`, but for the undated warm-up of an open loop.
+    before it is due. A later turn of a session goes first once it is due. Nothing goes before
+    `origin_ns`, but for the undated warm-up of an open loop.
 
     Attributes:
         closed_loop: requests have no times of their own.
@@ -29,7 +32,8 @@ class Schedule:
     """
 
     __slots__ = ("_cool_until_ns", "_duration_ns", "_opens_after_ns", "_queue", "_queued_bytes",
-                 "cap", "closed_loop", "end_ns", "ended", "origin_ns", "wake_ns")  # fmt: skip
+                 "_turns", "cap", "closed_loop", "end_ns", "ended", "origin_ns",
+                 "wake_ns")  # fmt: skip
 
     def __init__(
         self, *, closed_loop: bool, cap: int, duration_ns: int | None, opens_after_ns: int
@@ -40,6 +44,7 @@ class Schedule:
         self._opens_after_ns = opens_after_ns
         self._queue: deque[Errand] = deque()
         self._queued_bytes = 0
+        self._turns = Turns()
         self._cool_until_ns = 0
         self.ended = False
         self.origin_ns: int | None = None
@@ -47,17 +52,22 @@ class Schedule:
         self.wake_ns = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._turns)
 
     def add(self, errand: Errand) -> None:
-        """Put a request at the end."""
-        self._queue.append(errand)
+        """Take a request that will go after those before it."""
         self._queued_bytes += len(errand.wire)
+        if errand.after >= 0:
+            self._turns.hold(errand)
+        else:
+            self._turns.expect(errand.number)
+            self._queue.append(errand)
 
     def wants_more(self) -> bool:
         """Return whether more requests should be brought."""
         most = max(2 * self.cap, 64) if self.closed_loop else _AHEAD
-        return not self.ended and len(self._queue) < most and self._queued_bytes < _AHEAD_BYTES
+        room = len(self._queue) < most and len(self._turns) < _TURNS_AHEAD
+        return not self.ended and room and self._queued_bytes < _AHEAD_BYTES
 
     def is_primed(self, flying: int) -> bool:
         """Return whether the load can begin: enough is at hand and an undated warm-up is over."""
@@ -75,19 +85,31 @@ class Schedule:
         self.wake_ns = 0
         before = self.origin_ns is None and not self.closed_loop
         room = min(self.cap, _WARMING) if before else self.cap
-        if not self._queue or flying >= room or now_ns < self._cool_until_ns:
+        if flying >= room or now_ns < self._cool_until_ns:
             return None
-        if self.closed_loop and self.end_ns is not None and now_ns >= self.end_ns:
+        turn_ns = self._turns.due_ns()
+        head_ns = self._due_ns(self._queue[0]) if self._queue else None
+        times_ns = [time_ns for time_ns in (turn_ns, head_ns) if time_ns is not None]
+        due_ns = min(times_ns, default=None)
+        if due_ns is None or self._is_over(due_ns, now_ns):
             return None
-        due_ns = self._due_ns(self._queue[0])
-        if self.end_ns is not None and (due_ns or 0) >= self.end_ns:
+        if due_ns > now_ns:
+            self.wake_ns = due_ns
             return None
-        if due_ns is None or due_ns > now_ns:
-            self.wake_ns = due_ns or 0
-            return None
-        errand = self._queue.popleft()
+        turn = turn_ns is not None and turn_ns <= now_ns
+        errand = self._turn() if turn else self._queue.popleft()
         self._queued_bytes -= len(errand.wire)
         return errand
+
+    def _turn(self) -> Errand:
+        due_ns, errand = self._turns.next()
+        if self.origin_ns is not None and not self.closed_loop:
+            errand.due_ns = due_ns - self.origin_ns
+        return errand
+
+    def _is_over(self, due_ns: int, now_ns: int) -> bool:
+        """Return whether the window ended: by the clock in closed loop, else by the due time."""
+        return self.end_ns is not None and (now_ns if self.closed_loop else due_ns) >= self.end_ns
 
     def _due_ns(self, errand: Errand) -> int | None:
         if self.origin_ns is not None:
@@ -104,6 +126,12 @@ class Schedule:
         """Learn of a send: in closed loop the first of the window sets the window's end."""
         if self.end_ns is None and self._duration_ns is not None and not errand.warmup:
             self.end_ns = sent_ns + self._duration_ns
+
+    def note_ended(self, errand: Errand, ended_ns: int, *, whole: bool) -> list[Errand]:
+        """Learn of an answer's end; return the turns that will never go because of it."""
+        lost = self._turns.answered(errand.number, ended_ns, whole=whole)
+        self._queued_bytes -= sum(len(one.wire) for one in lost)
+        return lost
 
     def note_refused(self, now_ns: int) -> None:
         """Learn of a refusal: in closed loop a dead server is not asked again at once."""
@@ -124,5 +152,6 @@ class Schedule:
     def drop(self) -> None:
         """Forget all requests to come."""
         self._queue.clear()
+        self._turns.clear()
         self._queued_bytes = 0
         self.ended = True

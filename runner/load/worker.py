@@ -223,6 +223,9 @@ class Worker:
         """Leave a request that has ended to the spool."""
         now_ns = time.monotonic_ns()
         self.finished.append((errand, sent_ns, now_ns, ended, reads))
+        whole = ended in ("complete", "closed")
+        for turn in self.schedule.note_ended(errand, now_ns, whole=whole):
+            self.finished.append((turn, 0, now_ns, "cancelled:the turn before it failed", []))
         if ended.startswith("refused"):
             self.schedule.note_refused(now_ns)
         elif self.schedule.closed_loop:

@@ -151,7 +151,7 @@ class _Stream:
 
 
 class Flow:
-    """One connection: requests one after another, each with its answer."""
+    """One connection: posted requests one after another, each with its answer."""
 
     __slots__ = ("_answer", "_asked", "_last_ns", "_sent_ns", "_told")
 
@@ -168,7 +168,8 @@ class Flow:
         stream = self._told if segment.from_server else self._asked
         for at_ns, data in stream.take(segment):
             if not segment.from_server and self._answer is None:
-                self._answer, self._sent_ns = Answer(), at_ns
+                if data.startswith(b"POST "):
+                    self._answer, self._sent_ns = Answer(), at_ns
             elif segment.from_server and self._answer is not None:
                 self._last_ns = at_ns
                 self._answer.read(data, [len(data)], [at_ns])
