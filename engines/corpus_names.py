@@ -58,6 +58,8 @@ NAMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "memory_fraction": ("gpu_memory_utilization",),
         "enforce_eager": ("enforce_eager",),
         "kv_bytes": ("available_kv_gb",),
+        # stated where less than what was available is used
+        "kv_available_bytes": ("available_kv_gb",),
         "kv_needed_bytes": ("kv_needed_gb",),
         "activation_bytes": ("peak_activation_gb",),
         "non_torch_bytes": ("non_torch_gb",),

@@ -191,3 +191,15 @@ def test_a_fact_bears_its_rank_and_line() -> None:
 def test_a_simulated_engine_says_so() -> None:
     reading = read("SIMULATED ENGINE: this is not vllm but a model of it", engine="vllm")
     assert [fact.value for fact in reading.facts if fact.name == "simulated"] == [True]
+
+
+def test_memory_that_an_override_leaves_unused_is_not_the_caches() -> None:
+    reading = read(
+        "INFO 01-01 00:00:00 [w.py:1] Explicitly set (1.0/7.3) GiB for KV cache on node 0.",
+        "INFO 01-01 00:00:00 [k.py:1] Overriding num_gpu_blocks=16384 with "
+        "num_gpu_blocks_override=160",
+        engine="vllm",
+    )
+    sizes = {fact.name: fact.value for fact in reading.facts}
+    assert sizes["kv_bytes"] == 160 * 65536
+    assert sizes["kv_available_bytes"] == 2**30

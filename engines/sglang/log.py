@@ -135,6 +135,7 @@ RULES: Final = (
         "Init torch distributed ends.",
         (fact("dist_init_s", rf"distributed ends\. elapsed={NUM} ?s"),),
     ),
+    one("Init parallel ends. ", "dist_init_s", rf"elapsed={NUM} ?s"),
     one("Load weight begin. ", "free_before_load_bytes", AVAILABLE),
     Rule(
         "Load weight end.",

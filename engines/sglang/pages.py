@@ -49,7 +49,9 @@ SHARES: Final = {"kv_used_ratio": ("sglang:token_usage",)}
 def _server_info(text: str) -> tuple[Fact, ...]:
     """Return what the server was given and what each data-parallel rank made of it."""
     page = json_of(text)
-    facts = [*facts_at(page, "server_info", ARGUMENT_PATHS), *_switches(page)]
+    asked = facts_at(page, "server_info", ARGUMENT_PATHS)
+    # `auto` is what was asked, not what was decided
+    facts = [*(fact for fact in asked if fact.value != "auto"), *_switches(page)]
     states = page.get("internal_states")
     listed = states if isinstance(states, list) else []
     ranks = [state for state in listed if isinstance(state, dict)]

@@ -55,6 +55,14 @@ RULES: Final = (
         ),
     ),
     one("after num_gpu_blocks is: ", "kv_blocks", INT),
+    Rule(
+        "Overriding num_gpu_blocks=",
+        (
+            fact("profiled_blocks", r"Overriding num_gpu_blocks=(\d+) with"),
+            fact("override_blocks", rf"with num_gpu_blocks_override={INT}"),
+        ),
+        needs="override_blocks",
+    ),
     one("Available KV cache memory: ", "kv_bytes", NUM + " GiB"),
     Rule(
         "Initial free memory ",
