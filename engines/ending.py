@@ -78,7 +78,11 @@ class Life:
     @property
     def told(self) -> tuple[str, ...]:
         """The evidence without repeats; none unless it failed."""
-        return tuple(dict.fromkeys(self.evidence)) if self.outcome == "failed" else ()
+        if self.outcome != "failed":
+            return ()
+        lines = tuple(dict.fromkeys(self.evidence))
+        # that there was a traceback only says something where nothing else does
+        return tuple(line for line in lines if not line.startswith("Traceback (")) or lines
 
     def facts(self) -> tuple[Fact, ...]:
         """Return what the life itself states."""
