@@ -117,7 +117,7 @@ class DockerServer:
                         code=code,
                         oom_killed=state["OOMKilled"],
                         removed=state["Status"] in {"removing", "dead"},
-                        daemon_lost=lost,
+                        daemon_lost=lost or not self._daemon.listens,
                     )
                 )
             except Refused as refused:

@@ -62,6 +62,15 @@ class Daemon:
         """Whether it is reached over a socket file, hence runs on this machine."""
         return bool(self._api().base_url.startswith("http+docker://"))
 
+    @property
+    def listens(self) -> bool:
+        """Whether a daemon on this machine takes new calls; a leaving one still ends old ones."""
+        try:
+            _knock(os.environ.get("DOCKER_HOST") or DEFAULT_HOST)
+        except OSError:
+            return False
+        return True
+
     def ask(self, call: Callable[[], T]) -> T:
         """Return `call()`, asked again for `BACK_S` while a daemon that once answered is gone."""
         again = tenacity.Retrying(

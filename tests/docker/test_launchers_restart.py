@@ -103,6 +103,12 @@ def own(base_image: str) -> Iterator[OwnDaemon]:
         subprocess.run(loaded, stdin=saved.stdout, check=True, capture_output=True, timeout=300)
     yield daemon
     daemon.close()
+    # a daemon that was killed leaves its mounts
+    while (
+        subprocess.run(["umount", folder / "data"], check=False, capture_output=True).returncode
+        == 0
+    ):
+        pass
     shutil.rmtree(folder)
 
 
