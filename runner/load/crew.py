@@ -76,7 +76,9 @@ class Member:
         return self._pending_bytes < _PENDING_BYTES
 
     def give(self, frame: bytes) -> None:
-        """Queue bytes for the feed."""
+        """Queue bytes for the feed; a worker that reads no more gets none."""
+        if self.feed_fd < 0:
+            return
         self._pending.append(memoryview(frame))
         self._pending_bytes += len(frame)
 
@@ -101,14 +103,16 @@ class Member:
             return
         except BrokenPipeError:
             self._pending.clear()
-        if self._ended or not self._pending_bytes:
+            self._pending_bytes = 0
+            self._ended = True
+        if self._ended:
             self._close_feed()
 
     def _close_feed(self) -> None:
-        if self._ended and self.worker.stdin is not None:
+        self.feed_fd = -1
+        if self.worker.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self.worker.stdin.close()
-            self.feed_fd = -1
 
     def say(self, **order: object) -> None:
         """Give the worker an order; a dead one does not hear it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -124,7 +125,8 @@ def _by_read(found: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]
 
 
 def follow(spool: Path, out: Path, report: Path) -> None:
-    """Parse a spool until its writer has ended."""
+    """Parse a spool until its writer, or the process that started us, has ended."""
+    parent = os.getppid()
     reader = Reader(spool)
     with out.open("wb") as file:
         parser = Parser(file)
@@ -133,6 +135,8 @@ def follow(spool: Path, out: Path, report: Path) -> None:
             ended = reader.ended()
             for record in reader.records():
                 parser.take(record)
+            if os.getppid() != parent:
+                return
             if not ended:
                 time.sleep(_REST_S)
     report.write_text(json.dumps(parser.report()))

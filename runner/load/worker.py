@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from runner.load.clocks import Timer
-from runner.load.connection import READ_BYTES, Connection, space_bytes
+from runner.load.connection import READ_BYTES, space_bytes
 from runner.load.feed import Errand, Feed
-from runner.load.http1 import Malformed
+from runner.load.flight import Flight
 from runner.load.lags import Lags
 from runner.load.pool import Pool, resolve
 from runner.load.priority import be_prompt
@@ -41,7 +41,7 @@ Finished = tuple[Errand, int, int, str, list[Read]]
 
 
 class Worker:
-    """The loop and the requests in flight."""
+    """The loop, and what it does between reads."""
 
     def __init__(self, config: Mapping[str, Any], feed: Feed, control: socket.socket) -> None:
         tls = ssl.create_default_context() if config["tls"] else None
@@ -56,21 +56,18 @@ class Worker:
         self.pool = Pool(resolve(config["host"], config["port"]), config["host"], tls, self.epoll)
         self.pool.reserve = config["reserve"]
         self.space_bytes = space_bytes(tls)
+        self.flight = Flight(self.pool, self.epoll, self.space_bytes, self._sent, self._ended)
         self.spool = Writer(Path(config["spool"]))
         self.pulse = Pulse()
         self.timer = Timer()
         self.feed = feed
         self.feeding = True
         self.control = control
-        self.flying: dict[int, Connection] = {}
-        self.answering: dict[int, Connection] = {}
         self.finished: deque[Finished] = deque()
         self.freed_ns: deque[int] = deque()
         self.turnaround = Lags()
-        self.sending = Lags()
         self.pumping = False
         self.ready = False
-        self.behind = False
         self.cpu_from_ns = 0
         self.first_sent_ns = 0
         for fd in (feed.fd, control.fileno(), self.pulse.fd, self.timer.fd):
@@ -78,8 +75,8 @@ class Worker:
 
     def run(self) -> None:
         """Go on until every request has ended."""
-        poll, clock, answering = self.epoll.poll, time.monotonic_ns, self.answering
-        space = self.space_bytes
+        poll, clock, flight = self.epoll.poll, time.monotonic_ns, self.flight
+        answering, space = flight.answering, self.space_bytes
         woke_ns = clock()
         self.pulse.start(woke_ns)
         while not self._over():
@@ -92,54 +89,25 @@ class Worker:
                 if connection is None:
                     self._attend(fd, event, since_ns)
                     continue
-                # the same as _receive, spelled out: this is done for every token
+                # what Flight._receive does, spelled out: this is done for every token
                 try:
                     data, stamp, _, _ = connection.receive(READ_BYTES, space)
                 except (BlockingIOError, ssl.SSLWantReadError):
                     continue
                 except OSError as error:
-                    self._finish(connection, f"reset:{error}")
+                    flight.finish(connection, f"reset:{error}")
                     continue
                 connection.reads.append((clock(), since_ns, stamp, data))
                 if connection.careful or data[-4:] == b"\r\n\r\n" or len(data) < 4:
-                    self._look(connection, since_ns)
+                    flight.look(connection, since_ns)
             if self.finished and (not events or len(self.finished) > _WAVE):
                 self._spool(*self.finished.popleft())
-
-    def _receive(self, connection: Connection, since_ns: int) -> bool:
-        """Read once; return whether there was something to read."""
-        try:
-            data, stamp, _, _ = connection.receive(READ_BYTES, self.space_bytes)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return False
-        except OSError as error:
-            self._finish(connection, f"reset:{error}")
-            return False
-        connection.reads.append((time.monotonic_ns(), since_ns, stamp, data))
-        return True
-
-    def _look(self, connection: Connection, since_ns: int) -> None:
-        """See whether an answer is whole; read on where epoll cannot tell that there is more."""
-        while True:
-            if not connection.reads[-1][3]:
-                connection.reads.pop()
-                self._finish(connection, "closed")
-                return
-            try:
-                if connection.ended():
-                    self._finish(connection, "complete")
-                    return
-            except Malformed as error:
-                self._finish(connection, f"malformed:{error}")
-                return
-            if not connection.more() or not self._receive(connection, since_ns):
-                return
 
     def _attend(self, fd: int, event: int, since_ns: int) -> None:
         """Deal with everything that is not the bytes of an answer."""
         connection = self.pool.by_fd.get(fd)
         if connection is not None:
-            self._attend_connection(connection, event, since_ns)
+            self.flight.attend(connection, event, since_ns)
         elif fd == self.pulse.fd:
             self._tick(time.monotonic_ns())
         elif fd == self.feed.fd:
@@ -150,77 +118,27 @@ class Worker:
         elif fd == self.control.fileno():
             self._obey()
 
-    def _attend_connection(self, connection: Connection, event: int, since_ns: int) -> None:
-        if not connection.open:
-            self._open(connection)
-        elif connection.errand is None:
-            if not connection.is_quiet():
-                self.pool.drop(connection)
-        elif event & ~select.EPOLLOUT and self._receive(connection, since_ns):
-            self._look(connection, since_ns)
-        elif event & select.EPOLLOUT and connection.errand is not None:
-            self._push(connection)
-
-    def _open(self, connection: Connection) -> None:
-        try:
-            if not self.pool.go_on(connection):
-                return
-        except OSError as error:
-            if connection.errand is not None:
-                self._finish(connection, f"refused:{error}")
-            return
-        if connection.errand is None:
-            self.pool.give_back(connection, 0)
-        else:
-            self._send(connection, connection.errand)
-
-    def _send(self, connection: Connection, errand: Errand) -> None:
-        """Begin to write the request of a connection that is open."""
-        connection.sent_ns = sent_ns = time.monotonic_ns()
-        self._push(connection)
-        self.sending.add((time.monotonic_ns() - sent_ns,))
-        if self.freed_ns:
-            self.turnaround.add((sent_ns - self.freed_ns.popleft(),))
-        self.schedule.note_sent(errand, sent_ns)
-        self.first_sent_ns = self.first_sent_ns or sent_ns
-
-    def _push(self, connection: Connection) -> None:
-        """Write what the socket takes; an answer may come before all is written."""
-        done = connection.push()
-        if done:
-            self.answering[connection.fd] = connection
-        if done == connection.partial:
-            connection.partial = not done
-            self.epoll.modify(connection.fd, select.EPOLLIN | (0 if done else select.EPOLLOUT))
-
     def _pump(self) -> None:
         """Start what is due and has room."""
         if self.pumping:
             return
         self.pumping = True
         now_ns = time.monotonic_ns()
-        while errand := self.schedule.next(now_ns, len(self.flying)):
-            self._start(errand, now_ns)
+        while errand := self.schedule.next(now_ns, len(self.flight)):
+            self.flight.start(errand, now_ns)
         if self.schedule.wake_ns:
             self.timer.arm(self.schedule.wake_ns)
         self.pumping = False
         self._want_feed()
 
-    def _start(self, errand: Errand, now_ns: int) -> None:
-        connection = self.pool.take(now_ns)
-        if connection is None:
-            try:
-                connection = self.pool.open()
-            except OSError as error:
-                self._keep(errand, 0, f"refused:{error}", [])
-                return
-        connection.begin(errand, now_ns)
-        self.flying[errand.number] = connection
-        if connection.open:
-            self._send(connection, errand)
+    def _sent(self, errand: Errand, sent_ns: int) -> None:
+        if self.freed_ns:
+            self.turnaround.add((sent_ns - self.freed_ns.popleft(),))
+        self.schedule.note_sent(errand, sent_ns)
+        self.first_sent_ns = self.first_sent_ns or sent_ns
 
-    def _keep(self, errand: Errand, sent_ns: int, ended: str, reads: list[Read]) -> None:
-        """Leave a request that has ended to the spool."""
+    def _ended(self, errand: Errand, sent_ns: int, ended: str, reads: list[Read]) -> None:
+        """Leave a request that has ended to the spool, and start what comes next."""
         now_ns = time.monotonic_ns()
         self.finished.append((errand, sent_ns, now_ns, ended, reads))
         whole = ended in ("complete", "closed")
@@ -230,66 +148,41 @@ class Worker:
             self.schedule.note_refused(now_ns)
         elif self.schedule.closed_loop:
             self.freed_ns.append(now_ns)
-
-    def _finish(self, connection: Connection, ended: str) -> None:
-        """End the request of a connection and start what comes next."""
-        errand, connection.errand = connection.errand, None
-        self.answering.pop(connection.fd, None)
-        if errand is not None:
-            del self.flying[errand.number]
-            self._keep(errand, connection.sent_ns, ended, connection.reads)
-        if ended == "complete" and connection.keep_alive and not connection.partial:
-            self.pool.give_back(connection, time.monotonic_ns())
-        else:
-            self.pool.drop(connection)
         self._pump()
 
     def _tick(self, now_ns: int) -> None:
         """Do what is done every 10 ms."""
         a_second = self.pulse.tick(now_ns)
-        while self.flying:
-            oldest = next(iter(self.flying.values()))
-            if now_ns - oldest.begun_ns < self.timeout_ns:
-                break
-            self._finish(oldest, f"timeout:no answer within {self.timeout_ns / 1e9:g} s")
+        self.flight.expire(now_ns, self.timeout_ns)
         if self.schedule.end_ns is not None and now_ns >= self.schedule.end_ns:
             self._close_window(now_ns)
         if not (self.schedule.closed_loop and self.ready):
             self.pool.fill(_OPENINGS)
         filled = self.pool.filled() or self.pulse.seconds() > _FILL_LIMIT_S
-        if not self.ready and filled and self.schedule.is_primed(len(self.flying)):
+        if not self.ready and filled and self.schedule.is_primed(len(self.flight)):
             self.ready = True
             self.control.sendall(b"ready\n")
         if a_second:
-            self._spool_long()
+            self._relieve()
         self._pump()
 
     def _close_window(self, now_ns: int) -> None:
         """Start nothing more; what is in flight may end."""
         for errand in self.schedule.close(now_ns):
-            self._keep(errand, 0, "cancelled:no room until the window closed", [])
+            why = "cancelled:no room until the window closed"
+            self.finished.append((errand, 0, now_ns, why, []))
 
     def _stop(self, why: str) -> None:
         """End everything now."""
         self.schedule.drop()
         self.schedule.origin_ns = self.schedule.origin_ns or time.monotonic_ns()
-        for connection in list(self.flying.values()):
-            self._finish(connection, f"cancelled:{why}")
+        self.flight.cancel(why)
 
-    def _spool_long(self) -> None:
+    def _relieve(self) -> None:
         """Write what long answers have brought so far, so that memory stays bounded."""
-        for connection in list(self.flying.values()):
-            errand = connection.errand
-            if errand is None or len(connection.reads) < _LONG_READS:
-                continue
-            try:
-                reads = connection.take_reads()
-            except Malformed as error:
-                self._finish(connection, f"malformed:{error}")
-                continue
-            self._spool(errand, connection.sent_ns, 0, "", reads)
-        if self.spool.behind and not self.behind:
-            self.behind = True
+        for errand, sent_ns, reads in self.flight.take_long(_LONG_READS):
+            self._spool(errand, sent_ns, 0, "", reads)
+        if self.spool.behind and not self.schedule.ended:
             self._stop("the answers could not be parsed as fast as they came")
 
     def _spool(
@@ -337,7 +230,7 @@ class Worker:
 
     def _over(self) -> bool:
         return (
-            not self.flying
+            not self.flight.requests
             and not self.finished
             and self.schedule.ended
             and self.schedule.origin_ns is not None
@@ -350,12 +243,12 @@ class Worker:
             "cpu_ns": time.process_time_ns() - self.cpu_from_ns,
             "loop_delay": self.pulse.delay.plain(),
             "turnaround": self.turnaround.plain(),
-            "sending": self.sending.plain(),
+            "sending": self.flight.sending.plain(),
             "clock_error_ns": self.pulse.clock_error_ns,
             "clock_steps": self.pulse.clock_steps,
             "connections": self.pool.opened,
             "first_sent_ns": self.first_sent_ns,
-            "behind": self.behind,
+            "behind": self.spool.behind,
         }
 
 
