@@ -225,6 +225,8 @@ def _why(error: str) -> str:
             "Docker's socket may not be opened by this user; `sudo usermod -aG docker $USER` and "
             "log in again, or run this with sudo"
         )
+    if "API version" in error:
+        return f"this Docker is too old or too new for the Docker SDK ({error}); update Docker"
     return (
         f"Docker does not answer ({error}); it is not installed, not running, or somewhere else: "
         "try `docker info`, `sudo systemctl start docker`, or set DOCKER_HOST to what "

@@ -28,6 +28,7 @@ REASONS: Final = {
             "runtime configure --runtime=docker && sudo systemctl restart docker`"
         ),
     ),
+    "unsatisfied condition": ("driver_mismatch", "the image needs a newer NVIDIA driver"),
     "nvidia-container-cli": ("docker_failed", "look whether `nvidia-smi -L` lists that GPU"),
     "no such image": ("image_missing", "pull it, or correct its name"),
     "is already in use by container": (
@@ -38,6 +39,8 @@ REASONS: Final = {
         "launch_failed",
         "create that folder; where the runner is in a container, it must exist on the host",
     ),
+    "port is already allocated": ("port_in_use", "stop what listens there"),
+    "address already in use": ("port_in_use", "stop what listens there"),
     "executable file not found": ("launch_failed", "the image holds no such program"),
     "no such file or directory": ("launch_failed", "the image holds no such program"),
     "exec format error": ("launch_failed", "the image is for another architecture"),
