@@ -174,6 +174,7 @@ def _fewest(chance: Callable[[int], float], normal: float) -> int:
     return boots
 
 
+@lru_cache(maxsize=1024)
 def _seen_sds(df: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return sds that a sample may show when the true one is 1, and their weights (chi law)."""
     nodes, weights = _nodes()

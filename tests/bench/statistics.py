@@ -351,7 +351,7 @@ PROOFS: tuple[Callable[[], Iterator[Case]], ...] = (
 def rows(proof: Callable[[], Iterator[Case]], scale: float, seed: int = 1) -> Iterator[Row]:
     """Simulate every case of a proof, reproducible from the seed."""
     for place, case in enumerate(proof()):
-        rng, n = np.random.default_rng([seed, place]), max(50, round(case.n * scale))
+        rng, n = np.random.default_rng([seed, place]), max(150, round(case.n * scale))
         yield Row(case, n, sum(case.once(rng) for _ in range(n)) / n)
 
 
