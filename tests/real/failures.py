@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import engines
-import runner
+from runner.results import results
 
 IMAGES = {"vllm": "local/vllm-cpu:0.32.0", "sglang": "local/sglang-cpu:0.5.23"}
 MODEL = "/var/tmp/real-engines/tiny"
@@ -53,6 +53,7 @@ ready_s = {ready_s}
 stop_s = 5
 
 [cache]
+models = "{models}"
 compile = "none"
 """
 
@@ -92,8 +93,8 @@ class Failure:
     ready_s: float = 300
     output_tokens: int = 16
 
-    def toml(self) -> str:
-        """Return it as an experiment."""
+    def toml(self, models: Path) -> str:
+        """Return it as an experiment; `models` is an empty Hugging Face home."""
         works = {
             "model": f'"{MODEL}"',
             "context_tokens": "2048",
@@ -108,6 +109,7 @@ class Failure:
             keys="\n".join(f"{key} = {value}" for key, value in keys.items()),
             ready_s=self.ready_s,
             output_tokens=self.output_tokens,
+            models=models,
         )
 
 
@@ -192,7 +194,9 @@ def _once(sign: str, *words: str) -> Meddle:
 def provoke(failure: Failure, folder: Path) -> bool:
     """Run one failure, print its line, and say whether it was classed right."""
     file = folder / f"{failure.engine}_{failure.name}.toml"
-    file.write_text(failure.toml())
+    models = folder / "models"
+    models.mkdir(exist_ok=True)
+    file.write_text(failure.toml(models))
     began_s = time.monotonic()
     program = Path(sys.executable).with_name("runner")
     with (folder / "exec.log").open("w+") as output:
@@ -206,8 +210,9 @@ def provoke(failure: Failure, folder: Path) -> bool:
         code = running.wait(timeout=900)
         output.seek(0)
         said = output.read()
-    boots = runner.results(folder / file.stem).boots if code in (0, 1) else None
-    seen = boots.iloc[-1].to_dict() if boots is not None and len(boots) else {"message": said}
+    seen: dict[str, Any] = {"message": said}
+    if code in (0, 1):
+        seen = dict(results(folder / file.stem).boots.iloc[-1])
     right = code == 0 and seen.get("cause") == failure.cause
     print(_line(failure, seen, time.monotonic() - began_s, right=right), flush=True)
     return right
