@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Literal
 
 
@@ -118,6 +119,23 @@ def _between(met: float, missed: float, within: Range) -> float | None:
     if within.whole:
         middle = min(max(round(middle), math.floor(met) + 1), math.ceil(missed) - 1)
     return middle if met < middle < missed else None
+
+
+def most_probes(within: Range) -> int:
+    """Return how many probes a search takes at most: what a plan must reckon with."""
+    levels = [within.low]
+    while levels[-1] < within.high:
+        levels.append(_climbed(levels[-1], within))
+    brackets = enumerate(pairwise(levels), start=2)
+    return max([len(levels), *(n + _most_between(*pair, within) for n, pair in brackets)])
+
+
+def _most_between(met: float, missed: float, within: Range) -> int:
+    middle = _between(met, missed, within)
+    if middle is None:
+        return 0
+    halves = ((met, middle), (middle, missed))
+    return 1 + max(_most_between(low, high, within) for low, high in halves)
 
 
 def meets(figures: Mapping[str, float | None], slo: Slo) -> bool | None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.search import Answer, Next, Probe, Range, Slo, meets, requests_for, step
+from runner.search import Answer, Next, Probe, Range, Slo, meets, most_probes, requests_for, step
 
 
 def searched(capacity: float, within: Range) -> tuple[Answer, list[Probe]]:
@@ -116,6 +116,20 @@ def test_answers_of_a_noisy_server_repeat_within_the_noise_and_the_bracket(noise
         answers.append(found.level)
     assert min(answers) >= 6 * (1 - 3 * noise) / 1.05
     assert max(answers) <= 6 * (1 + 3 * noise)
+
+
+@given(capacity=st.floats(0.001, 10_000), within=st.one_of(RATES, COUNTS))
+def test_no_search_takes_more_probes_than_a_plan_reckons_with(
+    capacity: float, within: Range
+) -> None:
+    _, probes = searched(capacity, within)
+    assert len(probes) <= most_probes(within)
+
+
+def test_a_plan_reckons_with_no_more_probes_than_some_capacity_needs() -> None:
+    within = Range(low=1, high=64)
+    most = max(len(searched(level / 100, within)[1]) for level in range(90, 6500))
+    assert most == most_probes(within)
 
 
 def test_a_figure_over_its_limit_misses_even_beside_one_that_is_unknown() -> None:
