@@ -63,6 +63,7 @@ def test_ttft_counts_from_the_intended_time_in_open_loop_and_the_queue_is_shown(
     assert found.ttft.p50_s == pytest.approx(1.25)
     assert found.e2e.p50_s == pytest.approx(1.35)
     assert found.client_queue.p50_s == pytest.approx(0.75)
+    assert found.ttft_from_send.p50_s == pytest.approx(0.5)
 
 
 def test_closed_loops_have_no_client_queue() -> None:

@@ -56,6 +56,12 @@ CASES: dict[str, tuple[Figures, Proof, str, str]] = {
     ),
     "sends off the schedule": (FIGURES, replace(OPEN, off_schedule_ratio=0.011), "void",
                                "off_schedule"),
+    "sends held back by a cap": (
+        FIGURES,
+        replace(OPEN, off_schedule_ratio=0.5, max_in_flight=8),
+        "doubtful",
+        "off_schedule",
+    ),
     "client too slow": (FIGURES, replace(PROOF, remaining_error_p99_s=0.0011), "void",
                         "client_error"),
     "no token": (replace(FIGURES, output_tokens=0), PROOF, "void", "no_tokens"),

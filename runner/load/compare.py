@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -41,33 +41,56 @@ def _from_start(one: Timeline) -> Floats:
     return np.asarray(one.chunk_ns, np.int64).astype(np.float64) - one.sent_ns
 
 
-def matched(seen: Iterable[Timeline], wire: Sequence[Timeline]) -> Iterator[Timeline]:
+def against_wire(seen: Callable[[], Iterable[Timeline]], wire: Sequence[Timeline]) -> Errors:
+    """Compare what our own client saw with the wire.
+
+    Args:
+        seen: gives the client's timelines, as `Driven.timelines` does; it is asked twice.
+        wire: as `runner.load.wire.Tapped.timelines` gives them.
+    """
+    return compared(seen(), matched(seen(), wire))
+
+
+def matched(seen: Iterable[Timeline], wire: Iterable[Timeline]) -> Iterator[Timeline]:
     """Yield the timelines of the wire under the numbers of the client's own.
 
-    Two belong together when the client sent just before the wire shows the request, and their first
-    and last chunks lie closest. Requests of the wire that fit no other are left out.
+    Two belong together when the client sent just before the wire shows the request, they have as
+    many chunks, and the first and last of these lie closest. Requests of the wire that fit no other
+    are left out.
     """
-    own = sorted((one for one in seen if one.sent_ns), key=_sent)
-    times = [one.sent_ns for one in own]
+    own = sorted(_trace(one) for one in seen if one.sent_ns and one.chunk_ns)
+    times = [trace.sent_ns for trace in own]
     taken: set[int] = set()
     for true in wire:
-        end = bisect.bisect_right(times, true.sent_ns)
-        start = bisect.bisect_left(times, true.sent_ns - _NEAR_NS)
+        if not true.chunk_ns:
+            continue
+        wanted = _trace(true)
+        end = bisect.bisect_right(times, wanted.sent_ns)
+        start = bisect.bisect_left(times, wanted.sent_ns - _NEAR_NS)
         fitting = [
-            one
-            for one in own[start:end]
-            if one.request not in taken and len(one.chunk_ns) == len(true.chunk_ns) > 0
+            trace
+            for trace in own[start:end]
+            if trace.chunks == wanted.chunks and trace.request not in taken
         ]
         if fitting:
-            best = min(fitting, key=lambda one: _distance_ns(one, true))
+            best = min(fitting, key=wanted.distance_ns)
             taken.add(best.request)
             yield replace(true, request=best.request)
 
 
-def _sent(one: Timeline) -> int:
-    return one.sent_ns
+class _Trace(NamedTuple):
+    """What little of a timeline tells it from others."""
+
+    sent_ns: int
+    first_ns: int
+    last_ns: int
+    chunks: int
+    request: int
+
+    def distance_ns(self, other: _Trace) -> int:
+        pairs = zip(self[:3], other[:3], strict=True)
+        return sum(abs(one_ns - other_ns) for one_ns, other_ns in pairs)
 
 
-def _distance_ns(one: Timeline, other: Timeline) -> int:
-    first_ns, last_ns = one.chunk_ns[0] - other.chunk_ns[0], one.chunk_ns[-1] - other.chunk_ns[-1]
-    return abs(first_ns) + abs(last_ns) + abs(one.sent_ns - other.sent_ns)
+def _trace(one: Timeline) -> _Trace:
+    return _Trace(one.sent_ns, one.chunk_ns[0], one.chunk_ns[-1], len(one.chunk_ns), one.request)

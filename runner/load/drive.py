@@ -116,7 +116,15 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
     shards = tuple(member.shard for member in crew)
     found = census(itertools.chain.from_iterable(map(shard.read, shards)))
     windows = windows_of(found, in_flight, duration_s, origin_ns + round(warm_s * 1e9))
-    proof = proof_of(found, windows, crew, target, in_flight, cpus or ())
+    proof = proof_of(
+        found,
+        windows,
+        crew,
+        target=target,
+        in_flight=in_flight,
+        max_in_flight=max_in_flight,
+        cpus=cpus or (),
+    )
     return Driven(
         proof=proof,
         opened_ns=windows.opened_ns,

@@ -43,8 +43,10 @@ def proof_of(
     found: Census,
     windows: Windows,
     crew: Sequence[Member],
+    *,
     target: Target,
     in_flight: int | None,
+    max_in_flight: int | None,
     cpus: tuple[int, ...],
 ) -> Proof:
     """Put the proof together."""
@@ -61,6 +63,7 @@ def proof_of(
     drawn_per_s, sent_per_s = _rates(found)
     return Proof(
         asked_in_flight=in_flight,
+        max_in_flight=max_in_flight,
         held_in_flight_ratio=_held(found, windows, in_flight),
         drawn_per_s=drawn_per_s,
         sent_per_s=sent_per_s,

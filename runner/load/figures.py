@@ -24,7 +24,7 @@ from runner.load.census import Steady
 from runner.load.spread import Floats, Quantiles, Spread
 
 _BATCH: Final = 1024
-_LATENCIES: Final = ("ttft", "itl", "tpot", "token_gap", "e2e", "client_queue")
+_LATENCIES: Final = ("ttft", "ttft_from_send", "itl", "tpot", "token_gap", "e2e", "client_queue")
 
 Integers = npt.NDArray[np.int64]
 
@@ -47,6 +47,7 @@ class Figures:
         steady_output_tokens_per_s: tokens that arrived in the steady part, the warm-up's too.
         steady_requests_per_s: successful requests that ended in it, the warm-up's too.
         ttft: time to first token.
+        ttft_from_send: the same, counted from the send also in open loop.
         itl: gap between chunks.
         tpot: time per output token of a request.
         token_gap: time per token, a chunk's gap shared among its tokens.
@@ -67,6 +68,7 @@ class Figures:
     steady_output_tokens_per_s: float | None = None
     steady_requests_per_s: float | None = None
     ttft: Quantiles = field(default_factory=Quantiles)
+    ttft_from_send: Quantiles = field(default_factory=Quantiles)
     itl: Quantiles = field(default_factory=Quantiles)
     tpot: Quantiles = field(default_factory=Quantiles)
     token_gap: Quantiles = field(default_factory=Quantiles)
@@ -194,6 +196,7 @@ def _latencies(columns: _Columns) -> Iterator[tuple[str, Floats]]:
     timed = columns.intended_ns >= 0
     start_ns = np.where(timed, columns.intended_ns, columns.sent_ns)
     yield "ttft", (chunk_ns[first] - start_ns[who]) / 1e9
+    yield "ttft_from_send", (chunk_ns[first] - columns.sent_ns[who]) / 1e9
     yield "e2e", (chunk_ns[last] - start_ns[who]) / 1e9
     queued = timed & columns.measured
     yield "client_queue", (columns.sent_ns - columns.intended_ns)[queued] / 1e9

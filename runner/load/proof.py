@@ -13,6 +13,7 @@ class Proof:
         asked_in_flight: requests to hold in flight, None in open loop.
         held_in_flight_ratio: mean in flight over the steady window by what was asked; None in open
             loop.
+        max_in_flight: cap on requests in flight of an open loop, None where there is none.
         drawn_per_s: arrivals per second of the drawn schedule, None in closed loop.
         sent_per_s: requests sent per second from the first send to the last.
         off_schedule_ratio: how far the span of the sends is off the span of the schedule, None in
@@ -54,6 +55,7 @@ class Proof:
 
     asked_in_flight: int | None = None
     held_in_flight_ratio: float | None = None
+    max_in_flight: int | None = None
     drawn_per_s: float | None = None
     sent_per_s: float | None = None
     off_schedule_ratio: float | None = None

@@ -92,11 +92,15 @@ def _sends(figures: Figures, proof: Proof, limits: Limits) -> Iterator[Reason]:
         )
     off = proof.off_schedule_ratio
     if off is not None and off > limits.off_schedule_ratio:
-        yield _void(
-            "off_schedule",
+        sentence = (
             f"Requests left at {proof.sent_per_s:.4g}/s where the schedule drew "
-            f"{proof.drawn_per_s:.4g}/s: {off:.1%} off, over {limits.off_schedule_ratio:.0%}.",
+            f"{proof.drawn_per_s:.4g}/s: {off:.1%} off, over {limits.off_schedule_ratio:.0%}."
         )
+        if proof.max_in_flight is None:
+            yield _void("off_schedule", sentence)
+        else:
+            cap = f" At most {proof.max_in_flight} were let in flight; see the client queue."
+            yield _suspect("off_schedule", sentence + cap)
     if proof.asked_in_flight is None:
         if proof.drawn_per_s is None and figures.requests > 1:
             yield _suspect("all_at_once", "All requests were due at once: TTFT contains the wait.")
