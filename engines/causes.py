@@ -33,6 +33,8 @@ def _catalogue(*rows: tuple[str, Origin, str]) -> dict[str, Cause]:
 CATALOGUE: Final = _catalogue(
     ("unknown", "engine", "Read the stored log; no known pattern explains this end."),
     ("exited", "engine", "The server ended by itself; read the stored log's last lines."),
+    ("removed", "host", "Someone removed the container; see who else cleans up on this machine."),
+    ("daemon_lost", "host", "Docker's daemon went away; see its own log, then run exec again."),
     ("killed", "host", "Something outside killed the server (exit code 137); look for who did."),
     (
         "oom_killed",

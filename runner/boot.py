@@ -15,7 +15,7 @@ from typing import Any
 from engines.reading import Reader, Reading
 from runner import guard, pages
 from runner.asks import Draw
-from runner.drift import doubts_about
+from runner.drift import doubts_about, doubts_about_kv
 from runner.errors import HostError
 from runner.experiment import Timeouts
 from runner.guard import Guard
@@ -80,14 +80,15 @@ def live(bench: Bench, begun: dict[str, Any], desk: Desk) -> dict[str, Any]:
     life = Life()
     server: Server | None = None
     row: dict[str, Any] = {}
+    came_to_an_end = False
     try:
         server = _start(bench, desk, life)
         if server is not None:
             _serve(bench, server, desk, life)
-    except KeyboardInterrupt:
-        life.failure = Failure.interrupted(life.phase)
-        raise
+        came_to_an_end = True
     finally:
+        if not came_to_an_end:
+            life.failure = Failure.interrupted(life.phase)
         _stop(bench, server, desk, life)
         row = _commit(bench, begun, server, desk, life)
     return row
@@ -148,6 +149,7 @@ def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) 
         target=target,
         vocabulary=bench.build.vocabulary,
         ready_ns=ready_ns,
+        absent_cached_tokens=None if cell.launcher == "attach" else 0,
         died=lambda: _death(server.exited()),
     )
     order = 0
@@ -196,12 +198,18 @@ def _diagnose(life: Life) -> None:
     failure, reading = life.failure, life.reading
     if failure is None or failure.outcome != "failed" or reading is None:
         return
-    if life.exit is not None and life.exit.oom_killed:
+    if life.exit is not None and life.exit.removed:
+        life.failure = failure.because("removed")
+    elif life.exit is not None and life.exit.oom_killed:
         life.failure = failure.because("oom_killed")
     elif reading.cause is not None and reading.cause != "unknown":
         life.failure = failure.because(reading.cause, reading.phase)
+    elif life.exit is not None and life.exit.daemon_lost:
+        life.failure = failure.because("daemon_lost")
     elif life.exit is not None and life.exit.code in {137, -9}:
         life.failure = failure.because("killed")
+    elif life.exit is not None and life.exit.code in {126, 127}:
+        life.failure = failure.because("launch_failed")
 
 
 def _commit(
@@ -210,6 +218,9 @@ def _commit(
     cell, clean = bench.planned.cell, bench.redactor.text
     ready = "ready_s" in life.seconds
     life.doubts += doubts_about(cell.engine, life.all_facts, ready=ready)
+    memory = cell.keys.memory
+    capped = memory is not None and memory.kv_tokens is not None
+    life.doubts += doubts_about_kv(bench.build.config, life.all_facts, capped=capped)
     row = {**begun, **row_of(life, cell.keys.expect, clean)}
     at_s = server.seconds_of_line if server is not None else lambda line: None
     facts = fact_rows(life.all_facts, desk.key.columns, at_s, clean)

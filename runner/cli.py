@@ -31,7 +31,11 @@ REHEARSE = click.option(
 class Commands(click.Group):
     """The commands; those that live beside what they do are imported when they are named."""
 
-    beside: ClassVar = {"scrape": "runner.scrape", "clean": "runner.clean"}
+    beside: ClassVar = {
+        "audit": "runner.audit",
+        "clean": "runner.clean",
+        "scrape": "runner.scrape",
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all names, sorted."""
@@ -156,10 +160,16 @@ def report(
 
 
 def _stop_on_signals() -> None:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: stored, and nothing left running."""
+    """Let the first SIGINT, SIGTERM or SIGHUP end a run: stored, and nothing left running.
+
+    Later ones are ignored: they would cut short what the first one asked for.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in numbers:
         signal.signal(number, stop)

@@ -51,6 +51,8 @@ class Live:
         target: where the load goes.
         vocabulary: token ids prompts may use.
         ready_ns: when it became ready, by CLOCK_MONOTONIC.
+        absent_cached_tokens: what an answer that says nothing of cached tokens means: 0 where the
+            server was told to report them (releases leave out a 0), None where it was not.
         died: polled during the load; a sentence once the server is gone.
     """
 
@@ -60,6 +62,7 @@ class Live:
     target: Target
     vocabulary: Vocabulary
     ready_ns: int
+    absent_cached_tokens: int | None
     died: Callable[[], str | None]
 
 
@@ -105,11 +108,23 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         **rows.flat(driven.proof),
         **_growth(before, after),
     }
+    if found.ok and row["cached_tokens"] is None:
+        row["cached_tokens"] = live.absent_cached_tokens
     judged = [*doubts.of_load(row), *_client_doubts(load, driven, found, client.limits)]
     row |= {"doubts": [entry.row() for entry in judged], "verdict": doubts.verdict(judged)}
     keys = {"load": load.load, "repeat": draw.repeat}
-    requests = (request_row(timeline, driven.opened_ns, keys) for timeline in driven.timelines())
+    requests = (
+        request_row(_told(timeline, live), driven.opened_ns, keys)
+        for timeline in driven.timelines()
+    )
     return Measured(row=row, requests=requests, aborted=driven.aborted)
+
+
+def _told(timeline: Timeline, live: Live) -> Timeline:
+    """Return a timeline with the cached tokens that its answer's silence means."""
+    if timeline.cached_tokens is not None or timeline.outcome != "ok":
+        return timeline
+    return replace(timeline, cached_tokens=live.absent_cached_tokens)
 
 
 def request_row(timeline: Timeline, opened_ns: int, keys: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import IO
+from typing import IO, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -50,7 +50,7 @@ def watching(stream: IO[str], *, live: bool) -> Iterator[Watch]:
         stream: where it is shown.
         live: keep one line up to date below the lines, for a terminal.
     """
-    console = Console(file=stream, highlight=False, soft_wrap=True)
+    console = Console(file=cast("IO[str]", _Lasting(stream)), highlight=False, soft_wrap=True)
     if not live:
         yield lambda happening: _line(console, happening)
         return
@@ -71,6 +71,33 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class _Lasting:
+    """A stream that outlives its terminal: a run that is asked to stop must not fail at telling."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self.encoding = getattr(stream, "encoding", "utf-8")
+
+    def write(self, text: str) -> int:
+        """Write as long as somebody listens."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush as long as somebody listens."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Tell whether it is a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Return the stream's own descriptor, which tells its width."""
+        return self._stream.fileno()
 
 
 class _Status:

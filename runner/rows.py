@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from runner.load.figures import Figures
+from runner.load.floor import Floor
 from runner.load.proof import Proof
 from runner.load.spread import Quantiles
 
@@ -172,6 +173,7 @@ BOOTS: Final = _columns(
     ("server_cpus", TEXT, "", "cores the server was given; null for all"),
     ("client_cpus", TEXT, "", "cores the client was given; null for all"),
     ("way", TEXT, "", "how the load reached the server"),
+    *((f"floor_{n}", t, u, f"client's floor: {m}") for n, t, u, m in _recorded(Floor)),
     ("simulated", SWITCH, "", "the simulated engine served"),
     ("rehearsal", SWITCH, "", "a rehearsal, no measurement of the question"),
     ("doubts", DOUBTS, "", "reasons not to believe the boot's figures yet"),

@@ -16,7 +16,7 @@ from runner.plan.rows import cell_rows
 from runner.preflight import Build, builds_of
 from runner.progress import Happening, Watch, unseen
 from runner.secrets import Redactor
-from runner.series import Series
+from runner.series import Series, client_of
 from runner.store import FINISHED, Run, Store
 from runner.world import World
 
@@ -106,6 +106,7 @@ def execute(
             models=models,
             redactor=redactor,
             nvml=nvml,
+            floor=world.floor(client_of(plan)) if missing else None,
             watch=watch,
             done=len(plan.boots) - len(missing),
         )

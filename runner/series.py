@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from runner.gpu import Nvml, levels
 from runner.guard import Guard
 from runner.launchers import Launcher
 from runner.launchers.process import free_port
+from runner.load.floor import Floor
 from runner.load.verdict import Limits
 from runner.measure import Client
 from runner.owner import here, labels
@@ -40,6 +41,7 @@ class Series:
         models: the Hugging Face home of this machine.
         redactor: takes secrets out of what is kept.
         nvml: the GPUs; None where nobody can tell.
+        floor: what the client adds by itself; None when nothing is started.
         watch: is told what happens.
         done: boots of the plan that are stored.
         started: boots started so far, priming ones too.
@@ -54,6 +56,7 @@ class Series:
     models: Path
     redactor: Redactor
     nvml: Nvml | None
+    floor: Floor | None
     watch: Watch
     done: int
     started: int = 0
@@ -144,6 +147,7 @@ class Series:
             "host": machine.described(),
             "server_cpus": cell.keys.cpus,
             "client_cpus": experiment.client.cpus,
+            **floor_columns(self.floor),
             "simulated": cell.simulated,
             "rehearsal": experiment.rehearsal,
         }
@@ -181,6 +185,11 @@ class Series:
                 left_s=left_s,
             )
         )
+
+
+def floor_columns(floor: Floor | None) -> dict[str, Any]:
+    """Return the client's floor as columns of `boots`."""
+    return {f"floor_{name}": value for name, value in asdict(floor).items()} if floor else {}
 
 
 def client_of(plan: Plan) -> Client:

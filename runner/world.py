@@ -10,6 +10,8 @@ from runner.clean import Finding, sweep_containers, sweep_local
 from runner.errors import HostError
 from runner.gpu import Nvml, open_nvml
 from runner.launchers import Launcher
+from runner.load.floor import Floor, floor
+from runner.measure import Client
 
 
 def launcher_of(kind: str) -> Launcher:
@@ -48,6 +50,11 @@ def sweep_of(kinds: frozenset[str]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+def floor_of(client: Client) -> Floor:
+    """Measure for two seconds what the client adds by itself."""
+    return floor(workers=client.workers, cpus=client.cpus)
+
+
 @dataclass(frozen=True, kw_only=True)
 class World:
     """What a run touches outside itself; tests give other edges.
@@ -56,10 +63,12 @@ class World:
         launcher: kind -> launcher; each is asked for once.
         sweep: removes what dead runners left behind, for the launchers in use; tells what it found.
         nvml: opens NVML, None where there is none.
+        floor: measures the client against a server whose times are known.
         environment: variables of this process.
     """
 
     launcher: Callable[[str], Launcher] = launcher_of
     sweep: Callable[[frozenset[str]], tuple[Finding, ...]] = sweep_of
     nvml: Callable[[], Nvml | None] = open_nvml
+    floor: Callable[[Client], Floor] = floor_of
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -16,6 +16,14 @@ from click.testing import CliRunner, Result
 from runner.cli import main
 from runner.results import results
 
+
+@pytest.fixture(autouse=True)
+def _without_floor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the tests two seconds each; one of them measures the floor."""
+    if "floor" not in request.node.name:
+        monkeypatch.setattr("runner.world.floor", lambda **client: None)
+
+
 TEMPLATE = """
 question = "Does it run?"
 boots = {boots}
@@ -249,3 +257,10 @@ def test_a_report_is_machine_readable(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["report", folder, "--table", "ttft", "--format", "json"])
     table = json.loads(shown.output)
     assert [row["load"] for row in table["rows"]] == ["random@c1", "random@c2"]
+
+
+def test_the_floor_of_the_client_is_stored_with_every_boot(tmp_path: Path) -> None:
+    run(written(tmp_path))
+    boot = one_boot(tmp_path)
+    assert boot["floor_in_flight"] > 0
+    assert boot["floor_ttft_error_p99_s"] >= 0

@@ -24,6 +24,7 @@ boots = 1
 [common]
 model = "Qwen/Qwen3-1.7B"
 image = "{image}"
+context_tokens = 2048
 max_running = 8
 memory = {{ kv_tokens = 8192 }}
 
