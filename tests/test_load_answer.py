@@ -146,6 +146,18 @@ def test_a_token_without_visible_text_counts_where_usage_grows() -> None:
     assert read(data, [len(data)]).chunk_tokens.tolist() == [1, 1, 1]
 
 
+def test_a_role_chunk_without_usage_does_not_hide_the_usage_of_the_others() -> None:
+    data = stream(delta(role="assistant"), delta(4, content="a b c d"), delta(8, content="e f g h"))
+    assert read(data, [len(data)]).chunk_tokens.tolist() == [4, 4]
+
+
+def test_usage_that_comes_only_with_the_finish_is_no_chunk_s_growth() -> None:
+    data = stream(delta(content="a"), delta(content="b"), delta(9, "stop", content="c"))
+    answer = read(data, [len(data)])
+    assert answer.chunk_tokens.tolist() == [1, 1, 1]
+    assert answer.output_tokens == 9
+
+
 def test_text_that_looks_like_usage_is_only_text() -> None:
     said = '"finish_reason": null, "usage": {"completion_tokens": 99}'
     data = stream(delta(1, content="a"), delta(2, content=said), delta(3, content="b"))

@@ -103,6 +103,15 @@ def test_what_was_received_before_a_failure_is_kept(timelines: dict[str, Timelin
     assert len(one.chunk_ns) == 7
 
 
+def test_the_raw_bytes_of_failures_are_kept_and_of_no_others(load: Driven) -> None:
+    kept = load.shards[0].with_suffix(".failed").read_bytes()
+    assert b'"outcome": "malformed"' in kept
+    assert b"{oops" in kept
+    assert b'"outcome": "ok"' not in kept
+    failures = sum(outcome != "ok" for _, outcome, _, _ in FAULTS.values())
+    assert kept.count(b'{"request": ') == failures - 1  # of the silent one there is nothing
+
+
 def test_a_stall_is_one_long_gap(timelines: dict[str, Timeline]) -> None:
     gaps = [b - a for a, b in itertools.pairwise(timelines["stall"].chunk_ns)]
     assert max(gaps) == gaps[9]

@@ -201,11 +201,13 @@ class Answer:
             return 0
         choice = choices[0] if isinstance(choices[0], dict) else {}
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        if self._continuous is None:
+        content = _has_content(choice)
+        if self._continuous is None and (content or total is not None):
+            # a role chunk may come without usage even where all others have it
             self._continuous = total is not None
         if self._continuous and total is not None:
             return total - self.counted_tokens
-        return 1 if _has_content(choice) else 0
+        return 1 if content else 0
 
     def _usage(self, usage: dict[str, Any]) -> int | None:
         self.input_tokens = _count(usage.get("prompt_tokens"), self.input_tokens)

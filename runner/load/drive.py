@@ -34,7 +34,8 @@ class Driven:
         steady: the part in which the asked number was in flight (open loop: the whole time of
             arrivals); None when it never was.
         aborted: why it was ended early, None when it was not.
-        shards: files of the timelines, one per worker.
+        shards: files of the timelines, one per worker; beside each a `.failed` with the raw bytes
+            of requests that failed.
     """
 
     proof: Proof

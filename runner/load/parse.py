@@ -22,18 +22,25 @@ from runner.load.priority import yield_always
 from runner.load.spool import Reader, Record
 
 _REST_S: Final = 0.02
+_RAW_BYTES: Final = 1 << 16
+_RAW_LIMIT_BYTES: Final = 64 << 20
 
 
 class Parser:
     """Turns records into timelines and counts what the proof needs.
+
+    Of failed requests, the first 64 KiB are kept as they came (64 MiB in all), each behind a line
+    of JSON.
 
     Attributes:
         lag: own stamp minus kernel stamp, of every read that has one.
         doubt: for each chunk whose arrival is not known exactly, the span it must have come in.
     """
 
-    def __init__(self, out: BinaryIO) -> None:
+    def __init__(self, out: BinaryIO, failed: BinaryIO) -> None:
         self._out = out
+        self._failed = failed
+        self._raw: dict[int, bytes] = {}
         self._cpu_from_ns = time.process_time_ns()
         self._answers: dict[int, Answer] = {}
         self._user_stamped: set[int] = set()
@@ -56,11 +63,16 @@ class Parser:
         """Read one record; write the timeline when the request has ended."""
         answer = self._answers.setdefault(record.number, Answer())
         self._read(answer, record)
+        raw = (self._raw.pop(record.number, b"") + record.data)[:_RAW_BYTES]
         if not record.ended:
+            self._raw[record.number] = raw
             return
         del self._answers[record.number]
         timeline = self._timeline(answer, record)
         shard.write(self._out, timeline, answer.chunk_ns, answer.chunk_tokens)
+        if timeline.outcome != "ok" and raw and self._failed.tell() < _RAW_LIMIT_BYTES:
+            about = {"request": timeline.request, "outcome": timeline.outcome, "bytes": len(raw)}
+            self._failed.write(json.dumps(about).encode() + b"\n" + raw + b"\n")
 
     def _read(self, answer: Answer, record: Record) -> None:
         own, kernel, since = record.own_ns, record.kernel_ns, record.since_ns
@@ -128,8 +140,8 @@ def follow(spool: Path, out: Path, report: Path) -> None:
     """Parse a spool until its writer, or the process that started us, has ended."""
     parent = os.getppid()
     reader = Reader(spool)
-    with out.open("wb") as file:
-        parser = Parser(file)
+    with out.open("wb") as file, out.with_suffix(".failed").open("wb") as failed:
+        parser = Parser(file, failed)
         ended = False
         while not ended:
             ended = reader.ended()
