@@ -46,14 +46,13 @@ def test_the_slope_is_least_squares_with_a_level_per_cell() -> None:
 
 
 def test_within_one_cell_the_moved_ratio_is_the_prediction_of_the_regression() -> None:
-    found = kv.at_equal_kv(side(OURS, FIT), side(THEIRS, [38.0] * 5))
+    found = kv.at_equal_kv(side(OURS, FIT), side(THEIRS, [40.0] * 5))
     assert not isinstance(found, Refusal)
-    d = np.log(OURS) - np.log(THEIRS)
-    line = sm.OLS(np.log(OURS), sm.add_constant(np.log(FIT))).fit()
-    assert found.mean == pytest.approx(
-        d.mean() - line.params[1] * np.log(np.array(FIT) / 38).mean()
-    )
-    assert found.df >= 3
+    ratios = np.log(OURS) - np.log(THEIRS)
+    line = sm.OLS(ratios, sm.add_constant(np.log(FIT))).fit()
+    frame = line.get_prediction([1.0, math.log(40.0)]).summary_frame()
+    assert (found.mean, found.se) == pytest.approx((frame["mean"][0], frame["mean_se"][0]))
+    assert found.df == line.df_resid
 
 
 def test_the_gap_shows_both_ratios() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,9 +146,11 @@ def gap(ours: Side, theirs: Side, *, others: Sequence[Side] = (), level: float =
 def at_equal_kv(ours: Side, theirs: Side, *, others: Sequence[Side] = ()) -> LogMean | Refusal:
     """Return the mean log ratio with our boots moved along the slope to the other side's KV.
 
-    mean(d) - slope (mean(x) - x'), x the log covariate and x' its mean on the other side. Its
-    variance adds that of the moved ratios to (mean(x) - x')^2 var(slope), with Satterthwaite's
-    df. Equal covariates need no slope: the ratio as configured is the ratio at equal KV.
+    mean(d) - slope (mean(x) - x') over log ratios d, x the log covariate and x' its mean on the
+    other side. Alone, our cell's slope is that of d on x, and this is the regression's own
+    prediction at x', n - 2 df. With other cells the slope is theirs and ours, its variance is
+    added, and the df are Satterthwaite's. Equal covariates need no slope: the ratio as
+    configured is the ratio at equal KV.
     """
     refusal = unusable(_METHOD, ours.values, ours.fit, theirs.values, theirs.fit)
     if refusal:
@@ -156,22 +158,22 @@ def at_equal_kv(ours: Side, theirs: Side, *, others: Sequence[Side] = ()) -> Log
     x, target = np.log(ours.fit), float(np.log(theirs.fit).mean())
     if float(np.abs(x - target).max()) <= _SAME:
         return paired(ours.values, theirs.values)
-    line = hindrance(ours.fit, ours.first, theirs.fit) or slope((ours, *others))
+    ratios = np.log(ours.values) - np.log(theirs.values)
+    cells = (ours, *others) if others else (replace(ours, values=np.exp(ratios)),)
+    line = hindrance(ours.fit, ours.first, theirs.fit) or slope(cells)
     if isinstance(line, Refusal):
         return line
-    moved = np.log(ours.values) - line.slope * (x - target)
-    ratio = paired(np.exp(moved), theirs.values)
-    if isinstance(ratio, Refusal):
-        return ratio
-    df = ratio.df if others else ratio.df - 1  # the own cell has paid for the slope
-    variance = ratio.se**2 * ratio.df / df
+    moved, n = ratios - line.slope * (x - target), len(x)
+    squares = [float(_centred(cell.fit) @ _centred(cell.fit)) for cell in cells]
+    df = n - 1 - squares[0] / sum(squares)  # our share in the slope has been paid for
+    scatter = float(((moved - moved.mean()) ** 2).sum()) / df / n
     shift = (float(x.mean()) - target) ** 2 * line.se**2
     return LogMean(
         method=_METHOD,
-        n=ratio.n,
-        mean=ratio.mean,
-        se=math.sqrt(variance + shift),
-        df=satterthwaite((variance, df), (shift, line.df)),
+        n=n,
+        mean=float(moved.mean()),
+        se=math.sqrt(scatter + shift),
+        df=satterthwaite((scatter, df), (shift, line.df)) if others else line.df,
     )
 
 
