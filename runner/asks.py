@@ -62,7 +62,8 @@ def asks_of(
 ) -> Iterator[Ask]:
     """Yield the requests of a load's window (`purpose` = `window`) or of its warm-up (`warmup`).
 
-    In open loop a prompt's own time wins over the arrival law; a warm-up has no times.
+    In open loop a prompt's own time wins over the arrival law; a later turn of a session has
+    neither, for it follows the answer before it. A warm-up has no times.
 
     Raises:
         ExperimentError: the engine cannot be asked this load.
@@ -74,7 +75,7 @@ def asks_of(
     times = _times(load, draw) if timed else iter(())
     for prompt in prompts_of(load, draw, vocabulary, purpose):
         due_s = None
-        if timed:
+        if timed and prompt.after is None:
             due_s = next(times) + prompt.offset_s if prompt.due_s is None else prompt.due_s
         body = _body(prompt, engine, model, sampling)
         yield Ask(
@@ -84,6 +85,8 @@ def asks_of(
             group=prompt.group,
             role=prompt.role,
             due_s=due_s,
+            after=prompt.after,
+            think_s=prompt.think_s,
         )
 
 

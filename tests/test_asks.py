@@ -125,6 +125,21 @@ def test_own_times_win_over_the_law() -> None:
     assert [ask.due_s for ask in asked(load)] == [0.0, 0.0, 3.0, 3.0]
 
 
+def test_later_turns_follow_an_answer_and_only_first_turns_arrive() -> None:
+    turns = {"workload": "multi_turn", "sessions": 2, "turns": 2, "think_s": 1.5}
+    load = load_of(
+        rate_per_s=4.0, arrivals="constant", requests=6, user_tokens=9, answer_tokens=3, **turns
+    )
+    assert [(ask.due_s, ask.after, ask.think_s) for ask in asked(load)] == [
+        (0.0, None, 0.0),
+        (0.25, None, 0.0),
+        (None, 0, 1.5),
+        (None, 1, 1.5),
+        (0.5, None, 0.0),
+        (0.75, None, 0.0),
+    ]
+
+
 @pytest.mark.parametrize("engine", [VLLM, SGLANG], ids=["vllm", "sglang"])
 def test_a_chat_carries_its_schema_and_leaves_its_lengths_to_the_server(
     engine: engines.Engine,

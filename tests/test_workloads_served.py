@@ -124,20 +124,24 @@ def test_shared_prefixes_are_hit_as_constructed(simulated: Simulated) -> None:
     assert len(split.first_s) + len(split.later_s) + len(split.alone_s) == 25
 
 
-def test_later_turns_hit_the_prompt_of_the_turn_before(simulated: Simulated) -> None:
+def test_later_turns_wait_for_and_hit_the_prompt_of_the_turn_before(simulated: Simulated) -> None:
     timelines, expected = simulated.served(
         workload="multi_turn",
-        sessions=1,
+        sessions=3,
         turns=4,
-        system_tokens=64,
         user_tokens=50,
         answer_tokens=5,
-        concurrency=1,
-        requests=8,
+        think_s=0.05,
+        concurrency=3,
+        requests=12,
         warmup=0,
     )
     found = found_hits(timelines, expected, simulated.engine.name)
-    assert (found.requests, found.within) == (8, 8)
+    assert (found.requests, found.within) == (12, 12)
+    in_order = sorted(timelines, key=lambda one: one.request)
+    for turn, before in zip(in_order[3:], in_order[:-3], strict=True):
+        assert turn.group == before.group
+        assert turn.sent_ns >= before.ended_ns + 50_000_000
 
 
 def test_random_prompts_hit_nothing(simulated: Simulated) -> None:
