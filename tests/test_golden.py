@@ -19,8 +19,8 @@ from runner.load.compare import compared
 from runner.load.floor import floor
 from runner.load.golden import Every, Plan, plan_for
 from runner.load.golden.process import Golden, golden_ask, served
+from runner.load.golden.request import read_body
 from runner.load.golden.script import Asked, script_of
-from runner.load.golden.server import read_body
 
 ASKED = Asked(input_tokens=5, output_tokens=8, usage=True, continuous=True)
 MS = 1_000_000

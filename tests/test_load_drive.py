@@ -240,6 +240,19 @@ def test_a_long_prompt_is_sent_whole(load: Load) -> None:
     assert {one.input_tokens for one in timelines} == {200_000}
 
 
+def test_a_name_with_several_addresses_leads_to_the_one_that_answers(
+    golden: Golden, tmp_path: Path
+) -> None:
+    driven = drive(
+        target=replace(golden.target(), host="localhost"),
+        asks=some(2),
+        in_flight=1,
+        request_timeout_s=10,
+        spool=tmp_path / "spool",
+    )
+    assert [one.outcome for one in driven.timelines()] == ["ok", "ok"]
+
+
 def test_connections_are_used_again(load: Load) -> None:
     assert load(some(30, tokens=3), in_flight=3).proof.connections == 3
 

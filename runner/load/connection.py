@@ -168,8 +168,10 @@ class Connection:
             self._framing.feed(data)
             self.careful = not head.headers.get("transfer-encoding", "")
             return self._finished()
-        if len(self.reads) > 1 and (self.reads[-2][3][-9:] + data).endswith(_LAST_BYTES):
-            return True
+        if not self.careful and len(self.reads) > 1:
+            tail = self.reads[-2][3][-len(_LAST_BYTES) :] + data
+            if tail.endswith(_LAST_BYTES):
+                return True
         for read in self.reads[self._walked :]:
             self._framing.feed(read[3])
         self._walked = len(self.reads)
@@ -178,7 +180,7 @@ class Connection:
     def _finished(self) -> bool:
         if self._framing is None or not self._framing.finished:
             return False
-        self.keep_alive = self.keep_alive and self._framing.reusable and not self.broken
+        self.keep_alive = self.keep_alive and self._framing.reusable
         return True
 
     def take_reads(self) -> list[Read]:

@@ -49,6 +49,9 @@ class Member:
             theirs.set_inheritable(True)
             self.worker = self._start("worker", str(theirs.fileno()), fds=(theirs.fileno(),))
         self.parser = self._start("parse", str(raw), str(self.shard), str(self._reports[1]))
+        if config["cpus"]:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(self.parser.pid, config["cpus"])
         if self.worker.stdin is None:
             raise ValueError("a worker has no feed")
         self.feed_fd = self.worker.stdin.fileno()
@@ -149,6 +152,10 @@ class Member:
         """Return the reports of worker and parser, empty where one left none."""
         found = [json.loads(path.read_text()) if path.exists() else {} for path in self._reports]
         return found[0], found[1]
+
+    def kill_worker(self) -> None:
+        """End a worker that does not listen."""
+        self.worker.kill()
 
     def end(self) -> None:
         """Leave no process and no descriptor behind."""

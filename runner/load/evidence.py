@@ -39,55 +39,26 @@ def windows_of(
     return Windows(opened_ns=opened_ns, closed_ns=closed_ns, steady=steady)
 
 
-def proof_of(
-    found: Census,
-    windows: Windows,
-    crew: Sequence[Member],
-    *,
-    target: Target,
-    in_flight: int | None,
-    max_in_flight: int | None,
-    cpus: tuple[int, ...],
-) -> Proof:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What `drive` was asked, as far as the proof repeats it."""
+
+    target: Target
+    in_flight: int | None
+    max_in_flight: int | None
+    cpus: tuple[int, ...]
+
+
+def proof_of(found: Census, windows: Windows, crew: Sequence[Member], asked: Asked) -> Proof:
     """Put the proof together."""
     reports = [member.reports() for member in crew]
     workers, parsers = [one for one, _ in reports], [other for _, other in reports]
-    loop = _merged(workers, "loop_delay")
-    lag, doubt = _merged(parsers, "lag"), _merged(parsers, "doubt")
-    send_lag = _merged(workers, "turnaround") if in_flight else found.send_lag
-    cpu_s = tuple(report.get("cpu_ns", 0) / 1e9 for report in workers)
-    exact = sum(report.get("exact_chunks", 0) for report in parsers)
     firsts = [report["first_sent_ns"] for report in workers if report.get("first_sent_ns")]
     stamps = sorted(found.stamps)
-    clock_s = max((report.get("clock_error_ns", 0) for report in workers), default=0) / 1e9
-    drawn_per_s, sent_per_s = _rates(found)
+    cpu_s = tuple(report.get("cpu_ns", 0) / 1e9 for report in workers)
     return Proof(
-        asked_in_flight=in_flight,
-        max_in_flight=max_in_flight,
-        held_in_flight_ratio=_held(found, windows, in_flight),
-        drawn_per_s=drawn_per_s,
-        sent_per_s=sent_per_s,
-        off_schedule_ratio=abs(sent_per_s / drawn_per_s - 1)
-        if drawn_per_s and sent_per_s
-        else None,
-        send_lag_p50_s=send_lag.quantile_s(0.5),
-        send_lag_p99_s=send_lag.quantile_s(0.99),
-        send_lag_max_s=send_lag.largest_s(),
-        sending_p99_s=_merged(workers, "sending").quantile_s(0.99),
-        client_lag_p50_s=lag.quantile_s(0.5),
-        client_lag_p99_s=lag.quantile_s(0.99),
-        client_lag_max_s=lag.largest_s(),
-        loop_delay_p50_s=loop.quantile_s(0.5),
-        loop_delay_p99_s=loop.quantile_s(0.99),
-        loop_delay_max_s=loop.largest_s(),
-        reads=_total(parsers, "reads"),
-        received_bytes=_total(parsers, "bytes"),
-        several_chunks_ratio=_ratio(_total(parsers, "several"), _total(parsers, "token_reads")),
-        unstamped_ratio=_ratio(_total(parsers, "unstamped"), _total(parsers, "reads")),
-        remaining_error_p50_s=remaining_error_s(0.5, exact, doubt, loop, clock_s),
-        remaining_error_p99_s=remaining_error_s(0.99, exact, doubt, loop, clock_s),
-        clock_error_s=clock_s,
-        clock_steps=_total(workers, "clock_steps"),
+        **_sends(found, windows, workers, asked),
+        **_reads(workers, parsers),
         cpu_s=cpu_s,
         cpu_per_token_s=sum(cpu_s) / found.tokens_received if found.tokens_received else None,
         parse_cpu_s=_total(parsers, "cpu_ns") / 1e9,
@@ -98,9 +69,56 @@ def proof_of(
         start_s=(min(firsts) - crew[0].started_ns) / 1e9 if firsts else None,
         stamp="mixed" if len(stamps) > 1 else (stamps or ["user"])[0],
         workers=len(crew),
-        cpus=cpus,
-        way=target.way,
+        cpus=asked.cpus,
+        way=asked.target.way,
     )
+
+
+def _sends(
+    found: Census, windows: Windows, workers: Sequence[dict[str, Any]], asked: Asked
+) -> dict[str, Any]:
+    """Return what the proof says of requests in flight and of their sending."""
+    closed_loop = asked.in_flight is not None
+    send_lag = _merged(workers, "turnaround") if closed_loop else found.send_lag
+    drawn_per_s, sent_per_s = _rates(found)
+    off = abs(sent_per_s / drawn_per_s - 1) if drawn_per_s and sent_per_s else None
+    return {
+        "asked_in_flight": asked.in_flight,
+        "max_in_flight": asked.max_in_flight,
+        "held_in_flight_ratio": _held(found, windows, asked.in_flight),
+        "drawn_per_s": drawn_per_s,
+        "sent_per_s": sent_per_s,
+        "off_schedule_ratio": off,
+        **_quantiles("send_lag", send_lag),
+        "sending_p99_s": _merged(workers, "sending").quantile_s(0.99),
+    }
+
+
+def _reads(workers: Sequence[dict[str, Any]], parsers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the proof says of reading and of the stamps."""
+    loop, doubt = _merged(workers, "loop_delay"), _merged(parsers, "doubt")
+    exact = _total(parsers, "exact_chunks")
+    clock_s = max((report.get("clock_error_ns", 0) for report in workers), default=0) / 1e9
+    return {
+        **_quantiles("client_lag", _merged(parsers, "lag")),
+        **_quantiles("loop_delay", loop),
+        "reads": _total(parsers, "reads"),
+        "received_bytes": _total(parsers, "bytes"),
+        "several_chunks_ratio": _ratio(_total(parsers, "several"), _total(parsers, "token_reads")),
+        "unstamped_ratio": _ratio(_total(parsers, "unstamped"), _total(parsers, "reads")),
+        "remaining_error_p50_s": remaining_error_s(0.5, exact, doubt, loop, clock_s),
+        "remaining_error_p99_s": remaining_error_s(0.99, exact, doubt, loop, clock_s),
+        "clock_error_s": clock_s,
+        "clock_steps": _total(workers, "clock_steps"),
+    }
+
+
+def _quantiles(name: str, lags: Lags) -> dict[str, float | None]:
+    return {
+        f"{name}_p50_s": lags.quantile_s(0.5),
+        f"{name}_p99_s": lags.quantile_s(0.99),
+        f"{name}_max_s": lags.largest_s(),
+    }
 
 
 def remaining_error_s(

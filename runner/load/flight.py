@@ -139,7 +139,8 @@ class Flight:
         """End the request of a connection."""
         errand, connection.errand = connection.errand, None
         self.answering.pop(connection.fd, None)
-        if ended == "complete" and connection.keep_alive and not connection.partial:
+        written = not connection.partial and not connection.broken
+        if ended == "complete" and connection.keep_alive and written:
             self._pool.give_back(connection, time.monotonic_ns())
         else:
             self._pool.drop(connection)

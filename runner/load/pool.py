@@ -10,19 +10,30 @@ from typing import Final
 
 from runner.load.connection import Address, Connection
 
+_PROBE_LIMIT_S: Final = 2.0
 _STALE_NS: Final = 2_000_000_000
 """Servers close idle connections after a few seconds (uvicorn after 5): never use one that could
 be closing."""
 
 
 def resolve(host: str, port: int) -> Address:
-    """Return the first address of a host.
+    """Return the first address of a host that answers, or its first when none does.
+
+    `localhost` is often two addresses of which a server binds one.
 
     Raises:
         OSError: the name is unknown.
     """
-    family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    return family, where
+    found = [
+        (family, where)
+        for family, _, _, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ]
+    for family, where in found if len(found) > 1 else ():
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_PROBE_LIMIT_S)
+            if probe.connect_ex(where) == 0:
+                return family, where
+    return found[0]
 
 
 class Pool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import json
 import random
 import select
 import socket
@@ -17,16 +16,11 @@ from typing import BinaryIO, Final
 from runner.load import Timeline, shard
 from runner.load.clocks import SO_TIMESTAMPNS, STAMP_SPACE_BYTES, Timer, mapping
 from runner.load.golden import Every, Plan, plan_for
-from runner.load.golden.script import Asked, Script, script_of
+from runner.load.golden.request import length_bytes, page, read_body
+from runner.load.golden.script import Script, script_of
 
 _READ_BYTES: Final = 1 << 18
 _BATCH: Final = 128
-_PAGES: Final = {
-    "/health": "{}",
-    "/v1/models": json.dumps({"object": "list", "data": [{"id": "golden", "object": "model"}]}),
-    "/get_model_info": json.dumps({"model_path": "golden"}),
-    "/get_server_info": json.dumps({"model_path": "golden"}),
-}
 
 
 class _Line:
@@ -201,14 +195,14 @@ class Server:
         data = b"".join(line.heard)
         head, mark, body = data.partition(b"\r\n\r\n")
         line.heard = [data]
-        length = _length_bytes(head) if mark else 0
+        length = length_bytes(head) if mark else 0
         if not mark or len(body) < length:
             line.wanted = length - len(body) if mark else 0
             return
         line.heard, line.wanted = [], 0
         method, path, *_ = head.decode("latin-1").split(" ", 2)
         if method != "POST" or not path.endswith("/completions"):
-            line.sock.send(_page(path))
+            line.sock.send(page(path))
             return
         self._answer(line, body, chat=path.endswith("/chat/completions"))
 
@@ -263,56 +257,6 @@ class Server:
         line.script = None
         self._epoll.unregister(line.fd)
         line.sock.close()
-
-
-def read_body(body: bytes, *, chat: bool) -> tuple[Asked, dict[str, object], int | None]:
-    """Return what a request asks, its own changes to the plan (`golden`) and its own number.
-
-    A prompt of token ids is counted, not parsed: parsing long ones would hold up the others.
-    """
-    count = 0
-    start = body.find(b'"prompt"')
-    opening = body.find(b"[", start) if start >= 0 else -1
-    if opening >= 0 and not body[start + 8 : opening].strip(b": "):
-        closing = body.find(b"]", opening)
-        count = body.count(b",", opening, closing) + (closing > opening + 1)
-        body = body[: opening + 1] + body[closing:]
-    asked = json.loads(body)
-    options = asked.get("stream_options") or {}
-    if chat:
-        count = sum(len(str(message.get("content")).split()) for message in asked["messages"])
-    elif not count:
-        count = len(str(asked.get("prompt")).split())
-    limit = asked.get("max_completion_tokens") or asked.get("max_tokens") or 16
-    return (
-        Asked(
-            input_tokens=count,
-            output_tokens=limit,
-            chat=chat,
-            usage=bool(options.get("include_usage")),
-            continuous=bool(options.get("continuous_usage_stats")),
-        ),
-        asked.get("golden") or {},
-        asked.get("golden_request"),
-    )
-
-
-def _length_bytes(head: bytes) -> int:
-    for line in head.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            return int(value)
-    return 0
-
-
-def _page(path: str) -> bytes:
-    body = _PAGES.get(path.partition("?")[0])
-    status = "200 OK" if body else "404 Not Found"
-    body = body or "{}"
-    return (
-        f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body)}\r\n\r\n{body}"
-    ).encode()
 
 
 def _split(script: Script, size: int) -> Script:
