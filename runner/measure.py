@@ -62,8 +62,8 @@ class Live:
     target: Target
     vocabulary: Vocabulary
     ready_ns: int
-    absent_cached_tokens: int | None
     died: Callable[[], str | None]
+    absent_cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
