@@ -91,9 +91,9 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         "port": target.port,
         "tls": target.tls,
         "closed_loop": not timed,
-        "timeout_ns": round(request_timeout_s * 1e9),
-        "duration_ns": None if duration_s is None else round(duration_s * 1e9),
-        "opens_after_ns": round(warm_s * 1e9),
+        "timeout_ns": _ns(request_timeout_s),
+        "duration_ns": None if duration_s is None else _ns(duration_s),
+        "opens_after_ns": _ns(warm_s),
     }
     caps = _shares(in_flight or max_in_flight, min(workers, in_flight or workers))
     crew = [
@@ -109,7 +109,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         for member in crew:
             member.end()
     found = census(itertools.chain.from_iterable(shard.read(member.shard) for member in crew))
-    windows = windows_of(found, in_flight, duration_s, origin_ns + round(warm_s * 1e9))
+    windows = windows_of(found, in_flight, duration_s, origin_ns + _ns(warm_s))
     asked = Asked(target=target, in_flight=in_flight, max_in_flight=max_in_flight, cpus=cpus or ())
     return Driven(
         proof=proof_of(found, windows, crew, asked),
@@ -119,6 +119,10 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         aborted=aborted,
         shards=tuple(member.shard for member in crew),
     )
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 def _shares(total: int | None, workers: int) -> list[int]:

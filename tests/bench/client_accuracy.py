@@ -22,6 +22,7 @@ from runner.load.drive import Driven, drive
 from runner.load.figures import Figures, figures
 from runner.load.golden import Every, Plan
 from runner.load.golden.process import Golden, golden_ask, served
+from tests.bench import bare
 from tests.bench.judged import Row, Settings, at_least, at_most, ranged
 from tests.bench.peers import CLIENT_CORE, CLIENTS, SERVER_CORE, Measured, measured, pinned
 
@@ -38,6 +39,21 @@ def streams(settings: Settings) -> Iterator[Row]:
                 measured(client, streams=count, requests=3 * count) for _ in range(settings.repeats)
             ]
             yield from _stream_rows(f"{count} streams, {name}", runs, ours=name == "ours")
+
+    yield Row(name="512 streams, a bare loop: CPU a token", found=ranged(bare_us(settings), "us"))
+
+
+def bare_us(settings: Settings) -> list[float]:
+    """Return the CPU time a token of a loop that only reads, in this hour on this machine."""
+    found = []
+    for _ in range(settings.repeats):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            served(STREAMS, Path(folder, "truth"), cpu=SERVER_CORE) as golden,
+            pinned(CLIENT_CORE),
+        ):
+            found.append(bare.cpu_per_token_s(golden, 512, 1536, 128) * 1e6)
+    return found
 
 
 def _stream_rows(title: str, runs: Sequence[Measured], *, ours: bool) -> Iterator[Row]:
