@@ -30,15 +30,13 @@ PORT = 8000
 CLIENT = b"\x7f\x00\x00\x01\x90\x01"
 
 
-def can_tap() -> bool:
+@pytest.fixture(scope="module")
+def may_tap(tmp_path_factory: pytest.TempPathFactory) -> None:
     try:
-        with tapped(Path("/tmp/runner-can-tap"), port=9):
-            return True
-    except HostError:
-        return False
-
-
-needs_tap = pytest.mark.skipif(not can_tap(), reason="tapping needs CAP_NET_RAW")
+        with tapped(tmp_path_factory.mktemp("tap"), port=9):
+            pass
+    except HostError as error:
+        pytest.skip(str(error))
 
 
 def packet(source: int, target: int, *, protocol: int = 6, fragment: int = 0) -> bytes:
@@ -188,7 +186,7 @@ def test_a_request_of_the_wire_that_nobody_sent_is_left_out() -> None:
     assert list(matched(timelines((10, 100, 200)), list(timelines((5, 90, 100))))) == []
 
 
-@needs_tap
+@pytest.mark.usefixtures("may_tap")
 def test_the_tap_agrees_with_the_truth_to_the_token(tmp_path: Path) -> None:
     with (
         served(Plan(ttft_s=0.02, itl_s=0.002), tmp_path / "truth") as golden,
@@ -227,7 +225,7 @@ for tokens in (3, 4):
 """
 
 
-@needs_tap
+@pytest.mark.usefixtures("may_tap")
 def test_any_client_can_be_audited(tmp_path: Path) -> None:
     with served(Plan(ttft_s=0.02, itl_s=0.002), tmp_path / "truth") as golden:
         port = str(golden.port)
@@ -238,7 +236,7 @@ def test_any_client_can_be_audited(tmp_path: Path) -> None:
     assert "TTFT in ms" in result.output
 
 
-@needs_tap
+@pytest.mark.usefixtures("may_tap")
 def test_a_client_that_fails_is_told_apart_from_a_quiet_one(tmp_path: Path) -> None:
     result = CliRunner().invoke(
         command, ["--port", "9", "--", sys.executable, "-c", "raise SystemExit(3)"]
