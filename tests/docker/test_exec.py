@@ -97,14 +97,14 @@ def test_containers_are_measured_at_their_own_address_and_gone_afterwards(
 def test_a_container_killed_during_its_load_is_a_failed_row_and_the_rest_goes_on(
     tmp_path: Path, runner_image: str
 ) -> None:
-    path = written(tmp_path, runner_image, requests=200)
+    path = written(tmp_path, runner_image, requests=60)
     killer = killed_when_it_loads(path)
     done = run(path)
     killer.join()
 
     assert done.exit_code == 1
     boots = results(tmp_path / "results" / "contained").boots
-    assert sorted(boots.outcome) == ["done", "failed"]
+    assert sorted(boots.outcome) == ["done", "failed"], done.output
     [failed] = boots[boots.outcome == "failed"].to_dict("records")
     assert (failed["phase"], failed["cause"], failed["exit_code"]) == ("load", "killed", 137)
     assert not failed["oom_killed"]
@@ -122,7 +122,7 @@ def test_a_missing_image_is_exit_3_before_anything_starts(tmp_path: Path) -> Non
 def test_containers_of_a_killed_runner_are_removed_by_the_next_exec_and_strangers_stay(
     tmp_path: Path, runner_image: str
 ) -> None:
-    path = written(tmp_path, runner_image, requests=200)
+    path = written(tmp_path, runner_image, requests=60)
     stranger = subprocess.run(
         ["docker", "run", "-d", "--rm", "--network", "none", runner_image, "sleep", "600"],
         capture_output=True,
@@ -143,7 +143,7 @@ def test_containers_of_a_killed_runner_are_removed_by_the_next_exec_and_stranger
         done = run(path)
         assert "2 of 2 boots stored, 2 started now" in done.output
         boots = results(tmp_path / "results" / "contained").boots
-        assert sorted(boots.outcome) == ["done", "done", "interrupted"]
+        assert sorted(boots.outcome) == ["done", "done", "interrupted"], done.output
         assert ours(path) == []
         left = subprocess.run(["docker", "ps", "-q", "--no-trunc"], capture_output=True, check=True)
         assert stranger.encode() in left.stdout
