@@ -161,7 +161,8 @@ def _done_to_it(engine: str, folder: Path) -> Iterator[Failure]:
         "mounts": f'{{ "/opt/squatter" = "{path.parent}" }}',
         "env": '{ PYTHONPATH = "/opt/shim:/opt/squatter" }',
     }
-    yield done("port", "port_in_use", keys=taken)
+    # SGLang says so and lives on, so only the limit ends the wait for it
+    yield done("port", "port_in_use", keys=taken, ready_s=240)
     yield done("out_of_memory", "oom_killed", keys={"memory_limit_bytes": str(400 << 20)})
     yield done("killed_early", "killed", meddle=_after(10, "kill"))
     yield done("killed_in_load", "killed", meddle=_once("POST", "kill"), output_tokens=1000)
