@@ -154,9 +154,11 @@ def report(
     from runner.report import report
     from runner.results import latest_runs
     from runner.results import results as read_results
+    from runner.tables.columns import wanted
 
     chosen = None if all_runs else (runs or latest_runs(path))
-    click.echo(report(read_results(path, runs=chosen), names=names, form=form), nl=False)
+    found = read_results(path, runs=chosen, wanted=wanted)
+    click.echo(report(found, names=names, form=form), nl=False)
 
 
 def _stop_on_signals() -> None:

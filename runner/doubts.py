@@ -63,6 +63,12 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "setting_not_observed": ("note", "Nothing the server says shows this setting."),
     "gpu_shared": ("suspect", "Stop the other process, or write gpu_exclusive = true."),
     "gpu_throttled": ("suspect", "Check cooling and power limits; lock the clocks."),
+    "several_kinds": ("suspect", "Pin what differs (memory = { kv_tokens = ... }), or boot more."),
+    "two_valued": ("suspect", "Look for what differs between these boots; compare group by group."),
+    "unequal_tails": ("suspect", "End loads by requests, not by time, to compare a p99."),
+    "drift_over_blocks": ("suspect", "Let the machine settle; look at clocks and other processes."),
+    "warmup_inside": ("suspect", "Give the load a warmup, so that none of it is in the window."),
+    "not_aligned": ("suspect", "Give both the settings that differ, or read it as one package."),
 }
 """Name -> how serious it is, and what to do."""
 

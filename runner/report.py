@@ -1,22 +1,26 @@
-"""A report: the tables of some results as text, Markdown, CSV or JSON."""
+"""A report: the tables of some results as text, Markdown, CSV or JSON, or as Parquet files."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
-import pandas as pd
-from tabulate import tabulate
+import pyarrow as pa
 
 from runner import tables
+from runner.doubts import ADVICE
 from runner.errors import ExperimentError
 from runner.experiment.complaints import suggestion
+from runner.parts import write_table
 from runner.results import Results
-from runner.tables import Centre, Shown, Table
+from runner.tables import Shown, Table
+from runner.tables.grid import grid, plain, records, wrapped
 
 Format = Literal["text", "markdown", "csv", "json"]
+_SEEN = 3
 
 
 def report(
@@ -36,16 +40,17 @@ def report(
         ExperimentError: a table of that name does not exist.
     """
     parts: list[str] = []
-    doubts: dict[str, str] = {}
+    doubts: dict[str, list[str]] = {}
     for table, shown in built(results, names):
         parts.append(render(table, shown, form))
-        doubts |= shown.doubts
+        for name, seen in shown.doubts.items():
+            doubts.setdefault(name, []).extend(seen)
     if not parts:
         return "Nothing to show: no boot is stored yet.\n"
     if form in {"csv", "json"}:
         return "\n".join(parts)
     head = [f"{line}\n" for line in labels(results)]
-    return "\n".join([*head, *parts, *_legend(doubts, form)])
+    return "\n".join([*head, *parts, *_legend(doubts, form)]) + "\n"
 
 
 def built(results: Results, names: Sequence[str] = ()) -> Iterator[tuple[Table, Shown]]:
@@ -56,7 +61,7 @@ def built(results: Results, names: Sequence[str] = ()) -> Iterator[tuple[Table, 
         except KeyError as error:
             hint = suggestion(name, tables.names())
             raise ExperimentError(f"there is no table {name!r}. {hint}") from error
-        shown = table.build(results)
+        shown = table.build(results) if names or not table.asked else None
         if shown is not None:
             yield table, shown
 
@@ -70,7 +75,7 @@ def labels(results: Results) -> list[str]:
         said.append("REHEARSAL: these figures show that the experiment works; they answer nothing.")
     if results.unreadable:
         listed = ", ".join(str(path) for path in results.unreadable)
-        said.append(f"Left out, for they cannot be read: {listed}")
+        said.append(f"Left out, damaged or written by a newer runner: {listed}")
     return said
 
 
@@ -81,92 +86,69 @@ def render(table: Table, shown: Shown, form: Format) -> str:
         plain(shown.frame).to_csv(buffer, index=False)
         return buffer.getvalue()
     if form == "json":
-        rows = json.loads(plain(shown.frame).to_json(orient="records"))
-        entry = {
-            "table": table.name,
-            "above": [*shown.above],
-            "rows": rows,
-            "notes": [*shown.notes],
-        }
-        return json.dumps(entry, ensure_ascii=False) + "\n"
+        return json.dumps(_entry(table, shown), ensure_ascii=False) + "\n"
     return _markdown(table, shown) if form == "markdown" else _text(table, shown)
 
 
-def _legend(doubts: Mapping[str, str], form: Format) -> Iterator[str]:
-    if doubts:
-        yield "## Doubts\n" if form == "markdown" else "Doubts"
-        yield from (f"- {name}: {said}" for name, said in doubts.items())
+def write_parquet(results: Results, folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Write each table as one Parquet file of a folder; return the files.
+
+    Values of boots are joined by `;`, medians are columns; sentences and doubts are in the file's
+    metadata under the keys that JSON has.
+
+    Raises:
+        ExperimentError: a table of that name does not exist.
+        DiskFull: there is no room.
+    """
+    written = []
+    for table, shown in built(results, names):
+        flat = pa.Table.from_pandas(plain(shown.frame), preserve_index=False)
+        said = {key: value for key, value in _entry(table, shown).items() if key != "rows"}
+        metadata = {**(flat.schema.metadata or {}), b"report": json.dumps(said).encode()}
+        path = folder / f"{table.name}.parquet"
+        write_table(path, flat.replace_schema_metadata(metadata))
+        written.append(path)
+    return written
 
 
-def number(value: float) -> str:
-    """Return a number with three significant digits at least, and no digit that means nothing."""
-    size = abs(value)
-    if value == int(value) and size < 1e15:
-        return f"{int(value):,}".replace(",", " ") if size >= 10_000 else str(int(value))
-    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
-    return f"{value:.{digits}f}"
+def _entry(table: Table, shown: Shown) -> dict[str, object]:
+    return {
+        "table": table.name,
+        "title": table.title,
+        "above": [*shown.above],
+        "rows": [*records(shown.frame)],
+        "notes": [*shown.notes],
+        "doubts": {name: [*seen] for name, seen in shown.doubts.items()},
+    }
+
+
+def _legend(doubts: Mapping[str, Sequence[str]], form: Format) -> Iterator[str]:
+    """Yield each doubt once: what was seen, and what to do about it."""
+    if not doubts:
+        return
+    yield "## Doubts\n" if form == "markdown" else "Doubts"
+    for name, seen in sorted(doubts.items(), key=lambda entry: _rank(entry[0])):
+        each = [sentence.rstrip(".") for sentence in dict.fromkeys(seen)]
+        more = [f"and {len(each) - _SEEN} more"] if len(each) > _SEEN else []
+        listed = "; ".join([*each[:_SEEN], *more])
+        said = f"- {name}: {listed}. {ADVICE[name][1] if name in ADVICE else ''}".rstrip()
+        yield said if form == "markdown" else wrapped(said, indent="  ")
+
+
+def _rank(name: str) -> int:
+    """Return the place of a doubt: what takes figures away first, notes last."""
+    severities = ("void", "suspect", "note")
+    return severities.index(ADVICE[name][0]) if name in ADVICE else len(severities)
 
 
 def _text(table: Table, shown: Shown) -> str:
-    lines = [table.title, *shown.above, _grid(shown.frame, "simple"), *shown.notes]
+    above, notes = ([wrapped(line) for line in lines] for lines in (shown.above, shown.notes))
+    lines = [table.title, *above, grid(shown.frame, "simple", shown.keys), *notes]
     return "\n".join(lines) + "\n"
 
 
 def _markdown(table: Table, shown: Shown) -> str:
     above = [f"{line}\n" for line in shown.above]
     notes = [f"\n{line}" for line in shown.notes]
-    lines = [f"## {table.title}\n", *above, _grid(shown.frame, "github"), *notes]
+    lines = [f"## {table.title}\n", *above, grid(shown.frame, "github"), *notes]
     return "\n".join(lines) + "\n"
-
-
-def _grid(frame: pd.DataFrame, style: str) -> str:
-    cells = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
-    aligned = ["right" if _is_numeric(frame[name]) else "left" for name in frame.columns]
-    return tabulate(
-        cells, headers=list(frame.columns), tablefmt=style, colalign=aligned, disable_numparse=True
-    )
-
-
-def _is_numeric(column: pd.Series[Any]) -> bool:
-    known = [value for value in column if not _missing(value)]
-    return bool(known) and all(
-        isinstance(value, (int, float, tuple, Centre)) and not isinstance(value, bool)
-        for value in known
-    )
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, tuple):
-        return " / ".join(_cell(inner) for inner in value)
-    if isinstance(value, Centre):
-        middle, low, high = number(value.median), number(value.low), number(value.high)
-        return middle if low == high else f"{middle} [{low} - {high}]"
-    if _missing(value):
-        return "-"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return number(float(value)) if isinstance(value, (int, float)) else str(value)
-
-
-def plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame without compound cells: a centre is three columns, boots are joined by `;`."""
-    columns: dict[str, list[Any]] = {}
-    for name in frame.columns:
-        values = list(frame[name])
-        if any(isinstance(value, Centre) for value in values):
-            short = str(name).removeprefix("median [range] ")
-            for part in ("median", "low", "high"):
-                columns[f"{short} {part}"] = [getattr(value, part, None) for value in values]
-        else:
-            columns[str(name)] = [_joined(value) for value in values]
-    return pd.DataFrame(columns)
-
-
-def _joined(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return ";".join("" if _missing(inner) else str(inner) for inner in value)
-    return value
-
-
-def _missing(value: Any) -> bool:
-    return value is None or (not isinstance(value, (tuple, Centre)) and bool(pd.isna(value)))

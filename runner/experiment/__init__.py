@@ -245,6 +245,38 @@ class Limits(Keys):
     failed_requests_ratio: float = Field(default=0.01, ge=0, le=1)
 
 
+Metric = Literal[
+    "output_tokens_per_s",
+    "requests_per_s",
+    "ttft_p50_s",
+    "ttft_p99_s",
+    "itl_p50_s",
+    "itl_p99_s",
+    "tpot_p50_s",
+    "e2e_p50_s",
+    "e2e_p99_s",
+]
+
+
+class Compare(Keys):
+    """`[compare]`: what is judged, declared before anyone looks. It changes no measurement.
+
+    Attributes:
+        metric: the primary metric, a column of `loads`; verdicts are about it alone.
+        margin_ratio: differences under this share count as none.
+        pairs: cells that differ in one axis (`neighbours`), each against the first cell (`first`),
+            `all` pairs, or pairs of labels: the first over the second.
+        loads: only these, as `random@c8`; all when there is none.
+        looks: how often the results are looked at before the last boot; each look costs level.
+    """
+
+    metric: Metric = "output_tokens_per_s"
+    margin_ratio: PositiveFloat = 0.03
+    pairs: Literal["neighbours", "first", "all"] | tuple[tuple[str, str], ...] = "neighbours"
+    loads: tuple[str, ...] = ()
+    looks: int = Field(default=1, ge=1, le=3)
+
+
 class Matrix(BaseModel):
     """`[matrix]`: an axis is a key of a cell (or `engine`) with its list of values."""
 
@@ -275,6 +307,7 @@ class Experiment(Keys):
     cache: Cache = Cache()
     client: Client = Client()
     limits: Limits = Limits()
+    compare: Compare | None = None
     rehearse: dict[str, Any] = Field(default_factory=dict)
 
     _path: Path = Path("experiment.toml")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from runner.experiment import Experiment
 from runner.experiment.levels import Load, loads_of
+from runner.experiment.pairs import check_compared
 from runner.plan.cautions import cautions, load_cautions
 from runner.plan.cells import Cell, cells_of
 from runner.plan.identity import digest
@@ -76,7 +77,11 @@ class Plan:
 
 
 def expand(experiment: Experiment) -> Plan:
-    """Return the plan of an experiment."""
+    """Return the plan of an experiment.
+
+    Raises:
+        ExperimentError: `[compare]` names a cell or a load that there is not.
+    """
     resolved = [
         (cell, cell.arguments("127.0.0.1", cell.engine.port)) for cell in cells_of(experiment)
     ]
@@ -84,6 +89,9 @@ def expand(experiment: Experiment) -> Plan:
     cells = tuple(cell for cell, found in resolved if not found.refusals)
     notes = [(cell, note) for cell, found in resolved if not found.refusals for note in found.notes]
     loads = tuple(load for keys in experiment.loads for load in loads_of(keys))
+    if experiment.compare is not None:
+        labels = [cell.label for cell, _ in resolved]
+        check_compared(experiment.compare, labels, [load.load for load in loads])
     return Plan(
         experiment=experiment,
         cells=cells,

@@ -1,14 +1,15 @@
 """The tables of a report: one file each, found by its file name.
 
 A table is a pure function from stored frames to a frame in the units people read (ms, GiB), with
-the sentences that must stand beside it. Adding a table is adding one file that defines `TABLE`.
+the sentences that must stand beside it. Adding a table is adding one file that defines `TABLE`; a
+file without one (`over_boots`, `kinds`) is shared by the others.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,20 +17,26 @@ import pandas as pd
 
 from runner.results import Results
 
+Doubts = Mapping[str, Sequence[str]]
+"""Name of a doubt -> what was seen, each with its subject."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Centre:
-    """Median and range over boots: one cell for a reader, three columns for a program."""
+    """Median over boots with its brackets: one cell for a reader, columns for a program.
+
+    Attributes:
+        median: over boots, one figure of each.
+        low, high: smallest and largest boot; from 20 boots the 95 % interval of the median.
+        boots: how many there are; of one alone the three figures are the same.
+        interval: the brackets are that interval.
+    """
 
     median: float
     low: float
     high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float | None]) -> Centre | None:
-        """Return the centre of the values that are known, None without any."""
-        known = [value for value in values if value is not None]
-        return cls(statistics.median(known), min(known), max(known)) if known else None
+    boots: int
+    interval: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +45,18 @@ class Shown:
 
     Attributes:
         frame: one column for each heading, units in the headings; a tuple in a cell is one value
-            for each boot, a `Centre` their median and range.
+            for each boot, a `Centre` their median with its brackets.
         above: sentences that stand over it.
         notes: sentences that stand under it: definitions.
-        doubts: name -> sentence and advice of each doubt it shows; a report lists them once.
+        doubts: what it shows of each doubt; a report lists them once, with advice.
+        keys: how many columns, from the left, say what a row is about.
     """
 
     frame: pd.DataFrame
     above: Sequence[str] = ()
     notes: Sequence[str] = ()
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    doubts: Doubts = field(default_factory=dict)
+    keys: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +68,17 @@ class Table:
         title: its heading.
         order: its place in a report, small first.
         build: stored results -> what is shown; None where there is nothing to show.
+        asked: it is shown only when it is asked for by its name.
     """
 
     name: str
     title: str
     order: int
     build: Callable[[Results], Shown | None] = field(repr=False)
+    asked: bool = False
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """Return the names of all tables in the order of a report."""
     found = (info.name for info in pkgutil.iter_modules(__path__))

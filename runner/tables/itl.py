@@ -20,7 +20,13 @@ def build(results: Results) -> Shown | None:
                 scale=1e3,
                 fallback="itl_max_s",
             ),
-            Metric(heading="TPOT p50 ms", symbol="TPOT", column="tpot_p50_s", scale=1e3),
+            Metric(
+                heading="TPOT p50 ms",
+                symbol="TPOT",
+                column="tpot_p50_s",
+                scale=1e3,
+                centre=False,
+            ),
         ),
     )
 

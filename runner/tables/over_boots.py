@@ -1,22 +1,34 @@
 """Values of loads over boots: every boot is shown, with their median and range.
 
-The unit of replication is the boot: requests are never pooled over boots.
+The unit of replication is the boot: requests are never pooled over boots. Boots that are not of
+one kind (`kinds`) have a row for each kind and no median.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from pandas.api.types import is_scalar
 
-from runner.doubts import ADVICE
 from runner.results import Results
+from runner.stats.bootstrap import LEAST_BOOTS, bootstrap, quantile
+from runner.stats.interval import unequal_tails
+from runner.stats.refusal import Refusal
+from runner.stats.split import by_metric
+from runner.stats.unseen import unseen_mode
 from runner.tables import Centre, Shown
+from runner.tables.kinds import Kinds, kinds_of, spans
 
 Values = tuple[float | None, ...]
+Seen = dict[str, list[str]]
+"""Name of a doubt -> what was seen."""
+
+_MOST_FOR_SPLIT: Final = 100
+"""The limits of a two-group split are simulated at each size: beyond this it costs seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +41,7 @@ class Metric:
         column: its column in `loads`.
         scale: from the stored unit to the shown one.
         fallback: the column shown instead, as a maximum, where requests are too few for a p99.
+        centre: a median over boots stands beside it.
     """
 
     heading: str
@@ -36,23 +49,34 @@ class Metric:
     column: str
     scale: float = 1.0
     fallback: str | None = None
+    centre: bool = True
 
 
 def over_boots(results: Results, metrics: tuple[Metric, ...]) -> Shown | None:
-    """Return a row for each cell and load: each metric's boots, their median and range."""
+    """Return a row for each cell and load, or for each kind of its boots.
+
+    The first metric is also looked at for two groups that no fact explains.
+    """
     loads = measured(results)
     if loads.empty:
         return None
+    kinds = kinds_of(complete(results), results)
     rows: list[dict[str, Any]] = []
-    doubts: dict[str, str] = {}
+    doubts: Seen = {}
     for cell, load, boots in by_load(loads):
-        row: dict[str, Any] = {"cell": cell, "load": load}
         found = doubts_of(boots)
-        for metric in metrics:
-            row |= _shown(metric, boots, found)
-        doubts |= found
-        rows.append(row | {"doubts": ", ".join(found)})
-    return Shown(frame=pd.DataFrame(rows), doubts=doubts)
+        own = kinds[(boots.experiment.iloc[0], boots.run.iloc[0], boots.cell_id.iloc[0])]
+        rows += _rows(cell, load, boots, own, metrics, found)
+        for name, seen in found.items():
+            doubts.setdefault(name, []).extend(s for s in seen if s not in doubts[name])
+    shown = [len(boots) for _, _, boots in by_load(loads)]
+    return Shown(frame=_without_empty(pd.DataFrame(rows)), notes=[_note(shown)], doubts=doubts)
+
+
+def complete(results: Results) -> pd.DataFrame:
+    """Return the complete boots, labelled; priming boots are none."""
+    boots = results.boots[(results.boots.outcome == "done") & (results.boots.boot >= 0)]
+    return labelled(boots, results)
 
 
 def measured(results: Results) -> pd.DataFrame:
@@ -64,28 +88,39 @@ def measured(results: Results) -> pd.DataFrame:
 
 
 def labelled(frame: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Return the frame with each cell's `label`, and `place`, the order of the cells."""
+    """Return the frame with each cell's `label`, and `place`, the order of the cells.
+
+    Where several experiments or runs are shown, labels tell which; `own_label` does not.
+    """
     marks = ["label", "simulated", "rehearsal"]
     cells = results.cells[["experiment", "run", "cell_id", *marks]].copy()
+    cells["own_label"] = cells.label
+    cells["label"] = _titles(cells)
     cells["place"] = range(len(cells))
     kept: Any = frame.drop(columns=[column for column in marks if column in frame])
     merged: pd.DataFrame = kept.merge(cells, on=["experiment", "run", "cell_id"])
     return merged.sort_values(["place"], kind="stable")
 
 
+def _titles(cells: pd.DataFrame) -> list[str]:
+    several = cells.experiment.nunique() > 1
+    runs = dict(cells.groupby("experiment").run.nunique())
+    return [
+        (f"{experiment}: " if several else "")
+        + label
+        + (f" ({run})" if runs[experiment] > 1 else "")
+        for experiment, run, label in zip(cells.experiment, cells.run, cells.label, strict=True)
+    ]
+
+
 def by_load(loads: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield (cell, load, its boots) in order; boots of different runs stay apart."""
     keys = ["experiment", "run", "place", "label", "order", "load", "repeat"]
-    several_runs = loads.run.nunique() > 1
+    repeats = dict(loads.groupby("load").repeat.nunique())
     groups: Any = loads.groupby(keys, sort=False)
     for key, boots in groups:
-        run, label, load, repeat = key[1], key[3], str(key[5]), key[6]
-        repeats = loads[loads.load == load]["repeat"].nunique()
-        yield (
-            f"{label} ({run})" if several_runs else str(label),
-            f"{load} #{repeat + 1}" if repeats > 1 else load,
-            boots,
-        )
+        label, load, repeat = str(key[3]), str(key[5]), key[6]
+        yield label, f"{load} #{repeat + 1}" if repeats[load] > 1 else load, boots
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -108,24 +143,133 @@ def values(boots: pd.DataFrame, column: str, scale: float = 1.0) -> Values:
     )
 
 
-def doubts_of(boots: pd.DataFrame) -> dict[str, str]:
-    """Return the doubts on these loads, each once, with what to do."""
-    found = {
-        entry["name"]: f"{entry['sentence'].rstrip('.')}. {entry['advice']}"
-        for entries in boots.doubts
-        if entries is not None
-        for entry in entries
-    }
+def centre(over: Values) -> Centre | None:
+    """Return the median of the values that are known with its brackets, None without any.
+
+    Under 20 boots the brackets are the smallest and the largest boot; from 20 the 95 % interval of
+    the median, by an expanded-percentile bootstrap of boots.
+    """
+    known = [value for value in over if value is not None]
+    if not known:
+        return None
+    low, high, median = min(known), max(known), statistics.median(known)
+    if len(known) >= LEAST_BOOTS and low < high:
+        draws = max(1000, min(10_000, 1_000_000 // len(known)))
+        found = bootstrap(known, quantile(0.5), seed=len(known), draws=draws)
+        if not isinstance(found, Refusal):
+            return Centre(
+                median=median, low=found.low, high=found.high, boots=len(known), interval=True
+            )
+    return Centre(median=median, low=low, high=high, boots=len(known))
+
+
+def doubts_of(boots: pd.DataFrame) -> Seen:
+    """Return the doubts on these loads, with what was seen of each."""
+    found: Seen = {}
+    for entries in boots.doubts:
+        for entry in entries if entries is not None else ():
+            seen = found.setdefault(entry["name"], [])
+            sentence = f"{boots.label.iloc[0]} {boots.load.iloc[0]}: {entry['sentence']}"
+            if sentence not in seen:
+                seen.append(sentence)
     if (boots.verdict != "void").sum() == 1:
-        found["single_boot"] = "one boot alone stands behind it. Write boots = 3 or more."
+        who = f"{boots.label.iloc[0]} {boots.load.iloc[0]}"
+        found["single_boot"] = [f"{who}: one boot alone stands behind it"]
     return found
 
 
-def _shown(metric: Metric, boots: pd.DataFrame, found: dict[str, str]) -> dict[str, Any]:
-    over = values(boots, metric.column, metric.scale)
-    heading = metric.heading
-    if metric.fallback and all(value is None for value in over):
-        over = values(boots, metric.fallback, metric.scale)
-        if any(value is not None for value in over):
-            found["few_requests"] = f"{heading} shows the maximum. {ADVICE['few_requests'][1]}"
-    return {heading: over, f"median [range] {metric.symbol}": Centre.of(over)}
+def _rows(
+    cell: str,
+    load: str,
+    boots: pd.DataFrame,
+    kinds: Kinds,
+    metrics: tuple[Metric, ...],
+    found: Seen,
+) -> Iterator[dict[str, Any]]:
+    """Yield one row, or one for each kind of boots; tell of doubts in `found`."""
+    shown = {metric: _chosen(metric, boots, found) for metric in metrics}
+    if kinds.several:
+        found["several_kinds"] = [kinds.told]
+    else:
+        _look_for_groups(cell, load, boots, metrics[0], found)
+        _look_at_tails(cell, load, boots, metrics, found)
+    for kind in kinds.kinds:
+        own = boots[boots.boot.isin(kind.boots)]
+        if own.empty:
+            continue
+        row: dict[str, Any] = {"cell": cell, "load": load, "boots": spans(list(own.boot))}
+        row["kind"] = kind.told or None
+        for metric in metrics:
+            over = values(own, shown[metric], metric.scale)
+            row[metric.heading] = over
+            if metric.centre:
+                alone = kinds.several or (metric.fallback and "unequal_tails" in found)
+                row[f"median [range] {metric.symbol}"] = None if alone else centre(over)
+        yield row | {"doubts": ", ".join(found)}
+
+
+def _chosen(metric: Metric, boots: pd.DataFrame, found: Seen) -> str:
+    """Return the column that is shown: the maximum where no boot has requests for a p99."""
+    is_void = boots.verdict == "void"
+    if not metric.fallback or boots[metric.column][~is_void].notna().any():
+        return metric.column
+    if boots[metric.fallback][~is_void].notna().any():
+        who = f"{boots.label.iloc[0]} {boots.load.iloc[0]}"
+        seen = f"{who}: {metric.heading} is the maximum of under 100 values"
+        found.setdefault("few_requests", []).append(seen)
+        return metric.fallback
+    return metric.column
+
+
+def _look_for_groups(
+    cell: str, load: str, boots: pd.DataFrame, metric: Metric, found: Seen
+) -> None:
+    known = [value for value in values(boots, metric.column) if value]
+    split = by_metric(known) if len(known) <= _MOST_FOR_SPLIT else None
+    if split is not None and not isinstance(split, Refusal) and split.named:
+        found["two_valued"] = [f"{cell} {load}: {metric.heading} shows {split}"]
+
+
+def _look_at_tails(
+    cell: str, load: str, boots: pd.DataFrame, metrics: Sequence[Metric], found: Seen
+) -> None:
+    if not any(metric.fallback for metric in metrics):
+        return
+    counts = [
+        int(ok)
+        for ok, verdict in zip(boots.ok, boots.verdict, strict=True)
+        if verdict != "void" and not pd.isna(ok)
+    ]
+    refused = unequal_tails(counts, counts)
+    if refused is not None:
+        found["unequal_tails"] = [f"{cell} {load}: {refused.reason}"]
+
+
+def _note(boots: Sequence[int]) -> str:
+    """Return what the brackets mean, and what so few boots may have missed."""
+    sizes = sorted(set(boots))
+    several = [n for n in sizes if n > 1]
+    under = [n for n in several if n < LEAST_BOOTS]
+    chance = ", ".join(f"{100 * (n - 1) / (n + 1):.0f} % at {n}" for n in under)
+    unseen = ", ".join(f"{100 * unseen_mode(n):.0f} % of starts ({n} boots)" for n in several)
+    parts = []
+    if under:
+        parts.append(f"[range] is the smallest and largest boot; it holds the next one in {chance}")
+    if len(under) < len(several):
+        parts.append("[range] from 20 boots: 95 % interval of the median, bootstrap of boots")
+    if several:
+        parts.append(f"Where boots agree, another kind may be unseen: up to {unseen}")
+    return ". ".join(parts) + "." if parts else "One boot of each cell: no figure has a spread."
+
+
+def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without the columns that hold nothing: kinds, doubts, an unknown figure."""
+    kept = ("cell", "load", "boots")
+    empty = [n for n in frame.columns if n not in kept and all(map(_is_empty, frame[n]))]
+    return frame.drop(columns=empty)
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(inner is None for inner in value)
+    return value is None or value == ""

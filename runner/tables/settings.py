@@ -12,6 +12,7 @@ from engines.observing import FROM_LOAD, OBSERVED
 from engines.settings import CATALOGUE
 from runner.results import Results
 from runner.tables import Shown, Table
+from runner.tables.kinds import spans
 from runner.tables.over_boots import labelled, records
 
 _NOTE = (
@@ -29,24 +30,25 @@ def build(results: Results) -> Shown | None:
     rows: list[dict[str, Any]] = []
     for _, boots in labelled(ready, results).groupby("place", sort=False):
         rows += _cell(boots, results)
-    return Shown(frame=pd.DataFrame(rows), notes=[_NOTE]) if rows else None
+    return Shown(frame=pd.DataFrame(rows), notes=[_NOTE], keys=3) if rows else None
 
 
 def _cell(boots: pd.DataFrame, results: Results) -> Iterator[dict[str, Any]]:
     run, cell_id = boots.run.iloc[0], boots.cell_id.iloc[0]
     [cell] = records(results.cells[(results.cells.run == run) & (results.cells.cell_id == cell_id)])
     facts = results.facts[(results.facts.run == run) & (results.facts.cell_id == cell_id)]
+    stated = _stated(facts)
     asked, sent = json.loads(cell["settings"]), json.loads(cell["resolved"] or "{}")
     for setting in CATALOGUE:
-        seen: dict[str, list[str]] = {}
+        seen: dict[str, list[int]] = {}
         for boot in sorted(boots.boot.unique()):
-            told = _observed(facts[facts.boot == boot], setting)
-            seen.setdefault(told, []).append(str(boot))
+            told = _observed(stated.get(boot, {}), setting)
+            seen.setdefault(told, []).append(boot)
         for told, same in seen.items():
             if told or setting in asked:
                 yield {
                     "cell": cell["label"],
-                    "boots": ", ".join(same),
+                    "boots": spans(same),
                     "setting": setting,
                     "requested": _asked(asked.get(setting)),
                     "resolved": " ".join(sent.get(setting, ())),
@@ -54,14 +56,26 @@ def _cell(boots: pd.DataFrame, results: Results) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _observed(facts: pd.DataFrame, setting: str) -> str:
+Stated = dict[str, dict[str, str]]
+"""Name of a fact -> source -> what it said first."""
+
+
+def _stated(facts: pd.DataFrame) -> dict[int, Stated]:
+    """Return what each boot's server stated."""
+    found: dict[int, Stated] = {}
+    columns = (facts[name] for name in ("boot", "name", "source", "value"))
+    for boot, name, source, value in zip(*columns, strict=True):
+        found.setdefault(boot, {}).setdefault(name, {}).setdefault(source, value)
+    return found
+
+
+def _observed(stated: Stated, setting: str) -> str:
     names = (*OBSERVED.get(setting, (setting,)), *FROM_LOAD.get(setting, ()))
     words: dict[str, list[str]] = {}
     for name in names:
-        stated = facts[facts.name == name].drop_duplicates("source")
-        for fact in records(stated):
-            said = fact["value"] if name == setting else f"{name} {fact['value']}"
-            words.setdefault(said, []).append(fact["source"])
+        for source, value in stated.get(name, {}).items():
+            said = value if name == setting else f"{name} {value}"
+            words.setdefault(said, []).append(source)
     return "; ".join(f"{said} ({', '.join(sources)})" for said, sources in words.items())
 
 

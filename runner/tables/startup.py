@@ -35,7 +35,7 @@ def _row(boot: dict[str, Any]) -> dict[str, Any]:
         "ready s": boot["ready_s"],
         "compile cache": boot["compile_cache"],
         "version": boot["version"],
-        "doubts": ", ".join(_doubts(boot)),
+        "doubts": ", ".join(entry["name"] for entry in _doubts(boot)),
     }
 
 
@@ -43,13 +43,17 @@ def _scaled(value: float | None, unit: int) -> float | None:
     return None if value is None or pd.isna(value) else value / unit
 
 
-def _doubts(boot: dict[str, Any]) -> dict[str, str]:
-    entries = boot["doubts"] if boot["doubts"] is not None else ()
-    return {e["name"]: f"{e['sentence'].rstrip('.')}. {e['advice']}" for e in entries}
+def _doubts(boot: dict[str, Any]) -> list[dict[str, str]]:
+    return list(boot["doubts"]) if boot["doubts"] is not None else []
 
 
-def _all_doubts(boots: pd.DataFrame) -> dict[str, str]:
-    return {name: said for boot in records(boots) for name, said in _doubts(boot).items()}
+def _all_doubts(boots: pd.DataFrame) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for boot in records(boots):
+        for entry in _doubts(boot):
+            who = f"{boot['label']} boot {boot['boot']}"
+            found.setdefault(entry["name"], []).append(f"{who}: {entry['sentence']}")
+    return found
 
 
 TABLE = Table(name="startup", title="Start-up and KV capacity, every boot", order=10, build=build)

@@ -13,7 +13,7 @@ def build(results: Results) -> Shown | None:
         results,
         (
             Metric(heading="output tok/s", symbol="tok/s", column="output_tokens_per_s"),
-            Metric(heading="requests/s", symbol="req/s", column="requests_per_s"),
+            Metric(heading="requests/s", symbol="req/s", column="requests_per_s", centre=False),
         ),
     )
 

@@ -1,0 +1,80 @@
+"""What a run's own file declares to compare, as it stood when the run was opened."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from runner.errors import ExperimentError
+from runner.experiment import Compare, Experiment
+from runner.experiment.levels import Load, loads_of
+from runner.experiment.pairs import pairs_of
+from runner.experiment.read import overlaid
+from runner.results import Results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What is compared in one run.
+
+    Attributes:
+        compare: the keys of `[compare]`; defaults where the file has none.
+        is_written: the file has a `[compare]`: without one there is no margin to be equal within.
+        pairs: labels of two cells each; the first over the second.
+        loads: ids of the loads that are compared.
+        plans: all loads of the file by their id.
+    """
+
+    compare: Compare
+    is_written: bool
+    pairs: tuple[tuple[str, str], ...]
+    loads: tuple[str, ...]
+    plans: dict[str, Load]
+
+    @property
+    def m(self) -> int:
+        """Return how many comparisons the family has, measured or not."""
+        return len(self.pairs) * len(self.loads)
+
+    @property
+    def margin_ratio(self) -> float | None:
+        """Return the margin of "equal within"; None where nobody declared one."""
+        return self.compare.margin_ratio if self.is_written else None
+
+
+def declared(results: Results, experiment: str, run: str) -> Declared:
+    """Return what one run declares; a file that is no longer understood declares nothing."""
+    cells = results.cells[(results.cells.experiment == experiment) & (results.cells.run == run)]
+    bootable = [reasons is None or len(reasons) == 0 for reasons in cells.inapplicable]
+    labels = [str(label) for label in cells.label[bootable]]
+    rehearsal = bool(cells.rehearsal.fillna(False).any())
+    file = _file(results, experiment, run, rehearsal=rehearsal)
+    compare = (file.compare if file else None) or Compare()
+    plans = {load.load: load for keys in (file.loads if file else ()) for load in loads_of(keys)}
+    stored = results.loads[(results.loads.experiment == experiment) & (results.loads.run == run)]
+    known = tuple(plans) or tuple(dict.fromkeys(str(load) for load in stored.load))
+    try:
+        pairs = pairs_of(labels, compare.pairs)
+    except ExperimentError:
+        pairs = ()
+    return Declared(
+        compare=compare,
+        is_written=file is not None and file.compare is not None,
+        pairs=pairs,
+        loads=tuple(load for load in known if not compare.loads or load in compare.loads),
+        plans=plans,
+    )
+
+
+def _file(results: Results, experiment: str, run: str, *, rehearsal: bool) -> Experiment | None:
+    notes = [n for n in results.notes if (n["experiment"], n["run"]) == (experiment, run)]
+    try:
+        raw = tomllib.loads(notes[0]["file"]) if notes else None
+        if raw is None:
+            return None
+        laid = overlaid(raw, raw.get("rehearse", {})) if rehearsal else raw
+        return Experiment.model_validate(laid)
+    except (tomllib.TOMLDecodeError, ValidationError):
+        return None

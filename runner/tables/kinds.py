@@ -1,0 +1,181 @@
+"""Boots of one cell that are not of one kind: their KV tokens, chunk, graphs or caches differ.
+
+Found from facts at any number of boots, with no test. Figures of different kinds are never
+averaged: a mean between a start with 22,048 KV tokens and one with 26,560 describes neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from runner.drift import ROUNDING_BYTES
+from runner.results import Results
+from runner.stats.groups import Fact, by_fact
+from runner.stats.share import Share
+from runner.tables.grid import number
+
+Key = tuple[str, str, str]
+"""Experiment, run and cell_id."""
+
+KEY: Final = ["experiment", "run", "cell_id"]
+
+_COLUMNS: Final = {
+    "KV tokens": "kv_tokens",
+    "chunk tokens": "chunk_tokens",
+    "compile cache": "compile_cache",
+    "machine": "host",
+    "build": "build_id",
+}
+_GRAPHS: Final = "graph bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Boots of one cell that agree.
+
+    Attributes:
+        boots: their numbers.
+        facts: what tells them from the other kinds, as it is shown; empty when there is one kind.
+        share: how often such a start occurs.
+    """
+
+    boots: tuple[int, ...]
+    facts: Mapping[str, str]
+    share: Share
+
+    @property
+    def told(self) -> str:
+        """Return what tells it from the others, as `KV tokens 26 560`."""
+        return ", ".join(f"{name} {value}" for name, value in self.facts.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """The kinds of boots of one cell, the most frequent first.
+
+    Attributes:
+        cell: the cell as tables name it.
+        kinds: at least one.
+    """
+
+    cell: str
+    kinds: tuple[Kind, ...]
+
+    @property
+    def several(self) -> bool:
+        """Tell whether no single figure may describe the cell."""
+        return len(self.kinds) > 1
+
+    @property
+    def boots(self) -> int:
+        """Return how many boots there are."""
+        return sum(len(kind.boots) for kind in self.kinds)
+
+    @property
+    def told(self) -> str:
+        """Return the sentence that stands wherever the cell is shown."""
+        by = ", ".join(self.kinds[0].facts)
+        listed = "; ".join(f"{self._named(kind)} in {numbered(kind.boots)}" for kind in self.kinds)
+        shares = ", ".join(dict.fromkeys(str(kind.share) for kind in self.kinds))
+        return (
+            f"{self.cell}: its {self.boots} boots are of {len(self.kinds)} kinds by {by}: {listed}."
+            f" How often each occurs is unknown: {shares}. No single mean or median describes them,"
+            " so none is shown"
+        )
+
+    @staticmethod
+    def _named(kind: Kind) -> str:
+        return kind.told if len(kind.facts) > 1 else next(iter(kind.facts.values()))
+
+
+def kinds_of(boots: pd.DataFrame, results: Results) -> dict[Key, Kinds]:
+    """Return the kinds of each cell's boots.
+
+    Args:
+        boots: complete boots, labelled.
+        results: whose facts tell of graphs.
+    """
+    graphs = _graphs(results)
+    found: dict[Key, Kinds] = {}
+    groups: Any = boots.groupby(KEY, sort=False)
+    for key, own in groups:
+        ordered = own.drop_duplicates("boot", keep="last").sort_values("boot")
+        found[key] = _kinds(key, ordered, graphs)
+    return found
+
+
+def _kinds(key: Key, boots: pd.DataFrame, graphs: Mapping[tuple[Any, ...], float]) -> Kinds:
+    numbers = [int(boot) for boot in boots.boot]
+    facts: dict[str, Sequence[Fact]] = {
+        name: [None if pd.isna(value) else value for value in boots[column]]
+        for name, column in _COLUMNS.items()
+    }
+    attempts = zip(boots.boot, boots.attempt, strict=True)
+    facts[_GRAPHS] = _snapped([graphs.get((*key, boot, attempt)) for boot, attempt in attempts])
+    groups = by_fact(facts)
+    telling = [name for name, values in facts.items() if len(groups) > 1 and _tells(name, groups)]
+    kinds = (
+        Kind(
+            boots=tuple(numbers[place] for place in group.boots),
+            facts={name: _spelled(group.facts[name]) for name in telling},
+            share=group.share,
+        )
+        for group in groups
+    )
+    return Kinds(cell=str(boots.label.iloc[0]), kinds=tuple(kinds))
+
+
+def _tells(name: str, groups: Sequence[Any]) -> bool:
+    """Tell whether a fact differs by over 1 % between any two groups."""
+    merged = [value for group in groups for value in group.facts[name]]
+    return len(by_fact({name: merged})) > 1
+
+
+def _graphs(results: Results) -> dict[tuple[Any, ...], float]:
+    """Return the memory of CUDA graphs of each boot that stated it; 0 where there are none."""
+    facts = results.facts[results.facts.name.isin(["graph_bytes", "enforce_eager"])]
+    found: dict[tuple[Any, ...], float] = {}
+    columns = (*KEY, "boot", "attempt", "name", "value")
+    for *key, name, value in zip(*(facts[column] for column in columns), strict=True):
+        if name == "graph_bytes":
+            found.setdefault(tuple(key), float(value))
+        elif value == "True":
+            found[tuple(key)] = 0.0
+    return found
+
+
+def _snapped(values: Sequence[float | None]) -> list[Fact]:
+    """Return sizes with those that printing alone may have parted made equal."""
+    lowest: dict[float, float] = {}
+    for value in sorted({value for value in values if value is not None}):
+        below = max(lowest, default=None)
+        near = below is not None and value - below <= 2 * ROUNDING_BYTES
+        lowest[value] = lowest[below] if near and below is not None else value
+    return [None if value is None else lowest[value] for value in values]
+
+
+def _spelled(values: Sequence[Fact]) -> str:
+    shown = [number(v) if isinstance(v, (int, float)) else v or "unknown" for v in values]
+    listed = list(dict.fromkeys(shown))
+    return listed[0] if len(listed) == 1 else f"{listed[0]} to {listed[-1]}"
+
+
+def numbered(boots: Sequence[int]) -> str:
+    """Return boots as `boot 0` or `boots 1-3`."""
+    return f"boot {boots[0]}" if len(boots) == 1 else f"boots {spans(boots)}"
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Return numbers as `0-4, 6`."""
+    parts: list[list[int]] = []
+    for one in sorted(numbers):
+        if parts and one == parts[-1][-1] + 1:
+            parts[-1].append(one)
+        else:
+            parts.append([one])
+    listed = (f"{p[0]}-{p[-1]}" if len(p) > 2 else ", ".join(map(str, p)) for p in parts)
+    return ", ".join(listed)

@@ -1,0 +1,177 @@
+"""KV capacity of every boot, how many requests fit at once, and whether KV explains a gap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from runner.results import Results
+from runner.stats.interval import Interval
+from runner.stats.kv import Side, gap, hindrance, near
+from runner.stats.refusal import Refusal
+from runner.tables import Shown, Table
+from runner.tables.declared import declared
+from runner.tables.grid import told
+from runner.tables.kinds import Key, Kinds, kinds_of
+from runner.tables.over_boots import complete
+from runner.tables.samples import Sample, Samples, samples
+
+_NOTE: Final = (
+    "fit at once: whole requests of mean length (input + output) that the KV cache of each boot"
+    " holds; of more in flight the others wait, and TTFT counts the wait."
+)
+
+
+def build(results: Results) -> Shown | None:
+    """Show KV tokens of each boot beside the requests of each load that fit, and what follows."""
+    found: dict[tuple[Key, str], Sample] = {}
+    above: list[str] = []
+    kinds = kinds_of(complete(results), results)
+    for experiment, run in runs_of(results):
+        said = declared(results, experiment, run)
+        own = {
+            key: sample
+            for key, sample in samples(results, said.compare.metric).items()
+            if key[0][:2] == (experiment, run) and any(kv is not None for kv in sample.kv_tokens)
+        }
+        found |= own
+        above += [f"{kinds[key].told}." for key in _cells(own) if kinds[key].several]
+        for pair in said.pairs:
+            above += _of_pair(pair, own, kinds, results)
+    if not found:
+        return None
+    frame = pd.DataFrame([_row(sample) for sample in found.values()])
+    return Shown(frame=frame, above=above, notes=[_NOTE])
+
+
+def runs_of(results: Results) -> list[tuple[str, str]]:
+    """Return each experiment and run in the order of a report."""
+    pairs = results.cells[["experiment", "run"]].drop_duplicates()
+    return [(str(experiment), str(run)) for experiment, run in pairs.itertuples(index=False)]
+
+
+def _cells(own: Samples) -> list[Key]:
+    return list(dict.fromkeys(key for key, _ in own))
+
+
+def _row(sample: Sample) -> dict[str, Any]:
+    tokens = sorted({round(one) for one in sample.request_tokens if one is not None})
+    return {
+        "cell": sample.cell,
+        "load": sample.load,
+        "boots": len(sample.boots),
+        "KV tokens": sample.kv_tokens,
+        "tokens a request": tokens[0] if len(tokens) == 1 else tuple(tokens) or None,
+        "fit at once": sample.fit,
+        "in flight": sample.in_flight,
+    }
+
+
+def _of_pair(
+    pair: tuple[str, str], own: Samples, kinds: Mapping[Key, Kinds], results: Results
+) -> Iterator[str]:
+    """Yield what can be said of a pair's KV at each load that does not fit whole."""
+    loads = list(dict.fromkeys(load for _, load in own))
+    for load in loads:
+        sides = [_of(label, load, own) for label in pair]
+        full = [side for side in sides if side is not None and side.is_full]
+        if full and not _asked_apart(sides, results):
+            ours, theirs = _moved_first(sides)
+            if ours is not None and theirs is not None:
+                yield _sentence(ours, theirs, kinds)
+
+
+def _of(label: str, load: str, own: Samples) -> Sample | None:
+    """Return a cell's sample of a load, or of another load where that one has no figure."""
+    mine = [sample for sample in own.values() if sample.label == label]
+    return next((s for s in mine if s.load == load), mine[0] if mine else None)
+
+
+def _asked_apart(sides: list[Sample | None], results: Results) -> bool:
+    """Tell whether the experiment asks one engine for different memory: KV is the question."""
+    known = [side for side in sides if side is not None]
+    cells = results.cells.set_index(["experiment", "run", "cell_id"])
+    asked = [json.loads(cells.settings[side.key] or "{}").get("memory") for side in known]
+    same_engine = len({side.engine for side in known}) == 1
+    return same_engine and len(asked) == 2 and asked[0] != asked[1]
+
+
+def _moved_first(sides: list[Sample | None]) -> list[Sample | None]:
+    """Return the side whose KV varies most first: it is the one a slope could move."""
+
+    def spread(side: Sample | None) -> float:
+        known = [kv for kv in side.kv_tokens if kv is not None] if side else []
+        return max(known) / min(known) if known else 0.0
+
+    return sorted(sides, key=spread, reverse=True)
+
+
+def _sentence(ours: Sample, theirs: Sample, kinds: Mapping[Key, Kinds]) -> str:
+    """Return what is known of KV between two cells at one load, and what to run next."""
+    configured, equal = _gaps(ours, theirs)
+    told_of = f"{ours.cell} over {theirs.cell}"
+    parts = []
+    if isinstance(configured, Interval) and not (
+        kinds[ours.key].several or kinds[theirs.key].several
+    ):
+        parts.append(f"{told_of} is {_ratio(configured)} as configured")
+    if isinstance(equal, Interval):
+        parts.append(f"{told_of} is {_ratio(equal)} at equal KV")
+    else:
+        parts += _unequal(ours, theirs, equal)
+    return f"At {ours.load} not all requests fit: {'. '.join(parts)}."
+
+
+def _unequal(ours: Sample, theirs: Sample, refused: Refusal | None) -> Iterator[str]:
+    """Yield why there is no figure at equal KV, and what to run."""
+    mine, other = _known(ours), _known(theirs)
+    reason = hindrance(mine, [boot == 0 for boot in ours.boots], other) or refused
+    if reason is not None:
+        yield reason.reason.removesuffix("; pin KV and run 5 boots")
+    if not near(mine, other):
+        yield (
+            f"No {ours.cell} boot is within 2 % of {theirs.cell}'s KV tokens"
+            f" ({told(tuple(mine))} against {told(tuple(other))}), so no comparison at equal KV"
+            " exists"
+        )
+    yield f"Next: pin memory = {{ kv_tokens = {min(*mine, *other)} }} in both and run 5 boots"
+
+
+def _known(sample: Sample) -> list[int]:
+    return [kv for kv in sample.kv_tokens if kv is not None]
+
+
+def _gaps(
+    ours: Sample, theirs: Sample
+) -> tuple[Interval | Refusal | None, Interval | Refusal | None]:
+    """Return the ratio as configured and at equal KV, over the blocks that both have."""
+    if ours.load != theirs.load:
+        return None, None
+    blocks = sorted(ours.by_block.keys() & theirs.by_block.keys())
+    if not blocks:
+        return None, None
+    found = gap(_side(ours, blocks), _side(theirs, blocks))
+    return found.as_configured, found.at_equal_kv
+
+
+def _side(sample: Sample, blocks: list[int]) -> Side:
+    places = [sample.blocks.index(block) for block in blocks]
+    limit = sample.in_flight or 0
+    fits = [
+        (sample.kv_tokens[place] or 0) / (sample.request_tokens[place] or 1) for place in places
+    ]
+    return Side(
+        values=[sample.figures[place] or 0.0 for place in places],
+        fit=[min(limit, fit) for fit in fits],
+        first=[sample.boots[place] == 0 for place in places],
+    )
+
+
+def _ratio(interval: Interval) -> str:
+    return f"{interval.centre:.3f} [{interval.low:.3f} - {interval.high:.3f}]"
+
+
+TABLE = Table(name="kv", title="KV cache, and how many requests fit at once", order=15, build=build)
