@@ -177,6 +177,7 @@ class Engine:
             (`engines.facts.COUNTERS`); a name is absent when the page does not tell.
         flush: how the prefix cache is emptied; None where it cannot be.
         expected: facts that a boot which became ready must have stated; a missing one is a doubt.
+        chunk_counts: what its `chunk_tokens` counts, for people: engines differ in it.
         version_of_image: the release an image reference names, None where it does not tell.
     """
 
@@ -197,6 +198,7 @@ class Engine:
     counters: Callable[[Iterable[Sample]], dict[str, float]] = lambda samples: {}
     flush: Flush | None = None
     expected: tuple[str, ...] = ()
+    chunk_counts: str = ""
     version_of_image: Callable[[str], Version | None] = lambda image: None
 
 

@@ -261,3 +261,8 @@ def test_every_table_has_a_name_and_a_place() -> None:
     assert len(tables.names()) == len(set(tables.names()))
     with pytest.raises(KeyError):
         tables.get("over_boots")
+
+
+def test_what_is_compared_stands_side_by_side_as_observed(tmp_path: Path) -> None:
+    text = report(STORED.the_example(tmp_path), names=["alignment"])
+    assert text == (GOLDEN / "table-alignment.txt").read_text()

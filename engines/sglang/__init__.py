@@ -28,5 +28,6 @@ ENGINE: Final = Engine(
     counters=counters,
     flush=FLUSH,
     expected=("version", "kv_tokens", "context_tokens", "chunk_tokens", "max_running"),
+    chunk_counts="prefill alone",
     version_of_image=version_of_image,
 )

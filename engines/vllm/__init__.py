@@ -27,5 +27,6 @@ ENGINE: Final = Engine(
     counters=counters,
     flush=FLUSH,
     expected=("version", "kv_tokens", "context_tokens", "chunk_tokens", "max_running"),
+    chunk_counts="prefill and decodes",
     version_of_image=version_of_image,
 )

@@ -16,6 +16,8 @@ _WORST = {
     "client lag p99 ms": ("client_lag_p99_s", 1e3, max),
     "error left p99 ms": ("remaining_error_p99_s", 1e3, max),
     "several chunks a read": ("several_chunks_ratio", 1.0, max),
+    "off the wire p99 ms, TTFT": ("wire_ttft_error_p99_s", 1e3, max),
+    "ITL": ("wire_itl_error_p99_s", 1e3, max),
     "CPU µs a token": ("cpu_per_token_s", 1e6, max),
 }
 """Heading -> column, scale, and which boot's value is the worst."""
@@ -39,8 +41,9 @@ def build(results: Results) -> Shown | None:
 def _row(cell: str, load: str, boots: pd.DataFrame) -> dict[str, Any]:
     row: dict[str, Any] = {"cell": cell, "load": load}
     for heading, (column, scale, worst) in _WORST.items():
-        known = boots[column].dropna()
-        row[heading] = worst(known) * scale if len(known) else None
+        known = boots[column].dropna() if column in boots else ()
+        if len(known) or not column.startswith("wire_"):
+            row[heading] = worst(known) * scale if len(known) else None
     return row | {
         "stamps": _listed(boots["stamp"]),
         "way": _listed(boots["way"]),

@@ -17,6 +17,7 @@ from runner.tables.declared import declared
 from runner.tables.grid import told
 from runner.tables.kinds import Key, Kinds, kinds_of
 from runner.tables.over_boots import complete
+from runner.tables.runs import runs_of
 from runner.tables.samples import Sample, Samples, samples
 
 _NOTE: Final = (
@@ -45,12 +46,6 @@ def build(results: Results) -> Shown | None:
         return None
     frame = pd.DataFrame([_row(sample) for sample in found.values()])
     return Shown(frame=frame, above=above, notes=[_NOTE])
-
-
-def runs_of(results: Results) -> list[tuple[str, str]]:
-    """Return each experiment and run in the order of a report."""
-    pairs = results.cells[["experiment", "run"]].drop_duplicates()
-    return [(str(experiment), str(run)) for experiment, run in pairs.itertuples(index=False)]
 
 
 def _cells(own: Samples) -> list[Key]:
