@@ -104,8 +104,9 @@ def plan(file: Path, rehearse: bool) -> None:
 @REHEARSE
 @click.option("--fresh", is_flag=True, help="Open a new run even if one can be continued.")
 @click.option("--retry-failed", is_flag=True, help="Repeat the boots that failed.")
+@click.option("--audit", is_flag=True, help="Hold the client against the wire (CAP_NET_RAW).")
 @answering
-def execute(file: Path, results: Path, rehearse: bool, fresh: bool, retry_failed: bool) -> int:
+def execute(file: Path, results: Path, **options: bool) -> int:
     """Do what is missing of FILE, store it, and print the tables.
 
     \b
@@ -120,11 +121,9 @@ def execute(file: Path, results: Path, rehearse: bool, fresh: bool, retry_failed
     from runner.world import World
 
     _stop_on_signals()
-    plan = expand(read(file, rehearse=rehearse))
+    plan = expand(read(file, rehearse=options.pop("rehearse")))
     with watching(sys.stderr, live=sys.stderr.isatty()) as watch:
-        summary = execute(
-            plan, World(), results, watch=watch, fresh=fresh, retry_failed=retry_failed
-        )
+        summary = execute(plan, World(), results, watch=watch, **options)
     click.echo(report(read_results(summary.folder, runs=[summary.run_id])))
     click.echo(summary.text)
     return summary.exit_code

@@ -15,9 +15,11 @@ from runner import doubts, pages, rows
 from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
 from runner.experiment.levels import Load
 from runner.load import Ask, Target, Timeline
+from runner.load.compare import against_wire
 from runner.load.drive import Driven, drive
 from runner.load.figures import Figures, figures
 from runner.load.verdict import Limits, verdict
+from runner.load.wire import interface_to, tapped
 from runner.workloads import Vocabulary
 
 
@@ -31,6 +33,7 @@ class Client:
         request_timeout_s: a request unanswered by then has failed.
         load_timeout_s: a load that takes longer is cut.
         limits: when a load is void.
+        audit: hold every load against the wire, which needs CAP_NET_RAW.
     """
 
     workers: int = 1
@@ -38,6 +41,7 @@ class Client:
     request_timeout_s: float = 300
     load_timeout_s: float = 3600
     limits: Limits = field(default_factory=Limits)
+    audit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
     flushed = pages.flush(live.engine, live.control_url) if load.keys.flush else None
     before = pages.counters(live.engine, live.control_url)
     started_at = datetime.now(UTC)
-    driven = _drive(load, draw, live, client, spool)
+    driven, wire = _driven(load, draw, live, client, spool)
     after = pages.counters(live.engine, live.control_url)
     found = figures(
         driven.timelines(),
@@ -106,6 +110,7 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         "expected_hit_tokens": _expected_hit_tokens(load, draw, live.vocabulary, found.requests),
         **rows.flat(found),
         **rows.flat(driven.proof),
+        **wire,
         **_growth(before, after),
     }
     if found.ok and row["cached_tokens"] is None:
@@ -140,6 +145,27 @@ def request_row(timeline: Timeline, opened_ns: int, keys: Mapping[str, Any]) -> 
         **{name: since(getattr(timeline, name)) for name in times},
         "chunk_ns": [at_ns - opened_ns for at_ns in timeline.chunk_ns],
         "chunk_tokens": list(timeline.chunk_tokens),
+    }
+
+
+def _driven(
+    load: Load, draw: Draw, live: Live, client: Client, spool: Path
+) -> tuple[Driven, dict[str, float | int | None]]:
+    """Run the load, beside a tap on the wire where an audit is asked; return its columns too."""
+    if not client.audit:
+        return _drive(load, draw, live, client, spool), {}
+    interface = interface_to(live.target.host)
+    with tapped(spool / "wire", port=live.target.port, interface=interface) as tap:
+        driven = _drive(load, draw, live, client, spool / "client")
+    found = against_wire(driven.timelines, tap.timelines())
+    lost = tap.wire.lost if tap.wire else None
+    return driven, {
+        "wire_requests": found.ttft.count,
+        "wire_ttft_error_p50_s": found.ttft.p50_s,
+        "wire_ttft_error_p99_s": found.ttft.p99_s or found.ttft.max_s,
+        "wire_itl_error_p50_s": found.itl.p50_s,
+        "wire_itl_error_p99_s": found.itl.p99_s or found.itl.max_s,
+        "wire_lost": lost,
     }
 
 

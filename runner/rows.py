@@ -207,6 +207,12 @@ LOADS: Final = _columns(
     ("preemptions", NUMBER, "requests", "requests put back for want of KV memory"),
     *_recorded(Figures),
     *_recorded(Proof),
+    ("wire_requests", WHOLE, "requests", "requests found on the wire too (exec --audit)"),
+    ("wire_ttft_error_p50_s", NUMBER, "s", "TTFT seen against the wire's, absolute, median"),
+    ("wire_ttft_error_p99_s", NUMBER, "s", "the same, 99 % quantile or largest of under 100"),
+    ("wire_itl_error_p50_s", NUMBER, "s", "gaps seen against the wire's, absolute, median"),
+    ("wire_itl_error_p99_s", NUMBER, "s", "the same, 99 % quantile"),
+    ("wire_lost", WHOLE, "", "packets the tap lost: their requests are not compared"),
     ("verdict", TEXT, "", "ok, doubtful or void"),
     ("doubts", DOUBTS, "", "reasons not to believe the figures yet"),
 )

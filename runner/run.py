@@ -65,6 +65,7 @@ def execute(
     watch: Watch = unseen,
     fresh: bool = False,
     retry_failed: bool = False,
+    audit: bool = False,
 ) -> Summary:
     """Do what is missing of a plan.
 
@@ -75,6 +76,7 @@ def execute(
         watch: is told what happens.
         fresh: open a new run even if one can be continued.
         retry_failed: repeat boots that failed, as new attempts.
+        audit: hold every load against the wire, which needs CAP_NET_RAW.
 
     Raises:
         HostError: the environment does not allow it; finished boots are stored.
@@ -108,6 +110,7 @@ def execute(
             nvml=nvml,
             floor=world.floor(client_of(plan)) if missing else None,
             watch=watch,
+            audit=audit,
             done=len(plan.boots) - len(missing),
         )
         series.go(missing)

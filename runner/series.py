@@ -44,6 +44,7 @@ class Series:
         floor: what the client adds by itself; None when nothing is started.
         watch: is told what happens.
         done: boots of the plan that are stored.
+        audit: hold every load against the wire.
         started: boots started so far, priming ones too.
         seconds: how long each of them took.
         primed: cells whose compile folder was filled now.
@@ -59,6 +60,7 @@ class Series:
     floor: Floor | None
     watch: Watch
     done: int
+    audit: bool = False
     started: int = 0
     seconds: list[float] = field(default_factory=list)
     primed: set[str] = field(default_factory=set)
@@ -91,7 +93,7 @@ class Series:
             build=build,
             launcher=self.launchers[cell.launcher],
             launch=launch_of(cell, now),
-            client=client_of(self.plan),
+            client=client_of(self.plan, audit=self.audit),
             redactor=self.redactor,
             guard=Guard(
                 nvml=self.nvml,
@@ -192,14 +194,15 @@ def floor_columns(floor: Floor | None) -> dict[str, Any]:
     return {f"floor_{name}": value for name, value in asdict(floor).items()} if floor else {}
 
 
-def client_of(plan: Plan) -> Client:
-    """Return the measuring client that an experiment asks for."""
+def client_of(plan: Plan, *, audit: bool = False) -> Client:
+    """Return the measuring client that an experiment asks for; `audit` holds it to the wire."""
     experiment = plan.experiment
     return Client(
         workers=experiment.client.workers,
         cpus=machine.cores_of(experiment.client.cpus),
         request_timeout_s=experiment.timeouts.request_s,
         load_timeout_s=experiment.timeouts.load_s,
+        audit=audit,
         limits=Limits(failed_ratio=experiment.limits.failed_requests_ratio),
     )
 

@@ -264,3 +264,11 @@ def test_the_floor_of_the_client_is_stored_with_every_boot(tmp_path: Path) -> No
     boot = one_boot(tmp_path)
     assert boot["floor_in_flight"] > 0
     assert boot["floor_ttft_error_p99_s"] >= 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a tap on the wire needs CAP_NET_RAW")
+def test_an_audit_holds_every_load_against_the_wire(tmp_path: Path) -> None:
+    run(written(tmp_path), "--audit")
+    loads = results(tmp_path / "results" / "small").loads
+    assert list(loads.wire_requests) == list(loads.requests)
+    assert (loads.wire_ttft_error_p50_s < 0.05).all()
