@@ -270,5 +270,5 @@ def test_the_floor_of_the_client_is_stored_with_every_boot(tmp_path: Path) -> No
 def test_an_audit_holds_every_load_against_the_wire(tmp_path: Path) -> None:
     run(written(tmp_path), "--audit")
     loads = results(tmp_path / "results" / "small").loads
-    assert list(loads.wire_requests) == list(loads.requests)
+    assert (loads.wire_requests >= loads.requests).all()
     assert (loads.wire_ttft_error_p50_s < 0.05).all()
