@@ -31,7 +31,6 @@ boots = 1
 
 [common]
 gpus = 0
-cpus = "0"
 graphs = false
 shm_bytes = 1073741824
 expect = {{ outcome = "failed", cause = "{cause}" }}
