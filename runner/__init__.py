@@ -9,11 +9,10 @@ _DOORS = {
     "read": "runner.experiment.read",
     "expand": "runner.plan",
     "execute": "runner.run",
-    "results": "runner.results",
-    "report": "runner.report",
+    "results": "runner.frames",
 }
 
-__all__ = ["execute", "expand", "read", "report", "results"]
+__all__ = ["execute", "expand", "read", "results"]
 
 
 def __getattr__(name: str) -> Any:

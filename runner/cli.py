@@ -113,10 +113,10 @@ def execute(file: Path, results: Path, **options: bool) -> int:
     runner exec experiments/quickstart.toml
     """
     from runner.experiment.read import read
+    from runner.frames import results as read_results
     from runner.plan import expand
     from runner.progress import watching
     from runner.report import report
-    from runner.results import results as read_results
     from runner.run import execute
     from runner.world import World
 
@@ -150,9 +150,9 @@ def report(
     \b
     runner report results/quickstart --table ttft --format markdown
     """
+    from runner.frames import latest_runs
+    from runner.frames import results as read_results
     from runner.report import report
-    from runner.results import latest_runs
-    from runner.results import results as read_results
     from runner.tables.columns import wanted
 
     chosen = None if all_runs else (runs or latest_runs(path))

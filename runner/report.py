@@ -14,8 +14,8 @@ from runner import tables
 from runner.doubts import ADVICE
 from runner.errors import ExperimentError
 from runner.experiment.complaints import suggestion
+from runner.frames import Results
 from runner.parts import write_table
-from runner.results import Results
 from runner.tables import Shown, Table
 from runner.tables.grid import grid, plain, records, wrapped
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.results import Results, results
+from runner.frames import Results, results
 from runner.secrets import Redactor
 from runner.store import Run, Store
 

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from runner import parts, rows
+from runner.frames import latest_runs, results
 from runner.parts import DiskFull
-from runner.results import latest_runs, results
 from runner.secrets import Redactor
 from runner.store import Desk, Run, Store
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from runner.results import Results
+from runner.frames import Results
 
 Doubts = Mapping[str, Sequence[str]]
 """Name of a doubt -> what was seen, each with its subject."""
@@ -23,16 +23,16 @@ Doubts = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Centre:
-    """Median over boots with its brackets: one cell for a reader, columns for a program.
+    """A figure over boots with its brackets: one cell for a reader, columns for a program.
 
     Attributes:
-        median: over boots, one figure of each.
-        low, high: smallest and largest boot; from 20 boots the 95 % interval of the median.
-        boots: how many there are; of one alone the three figures are the same.
-        interval: the brackets are that interval.
+        middle: median of the boots, or the ratio of two geometric means.
+        low, high: smallest and largest boot, or the limits of a 95 % interval.
+        boots: how many boots (or blocks) there are; of one alone the three figures are the same.
+        interval: the brackets are an interval.
     """
 
-    median: float
+    middle: float
     low: float
     high: float
     boots: int

@@ -11,7 +11,7 @@ import pandas as pd
 import engines
 from runner.alignment import RULES, Observed, Value, sentence
 from runner.alignment import shown as spelled
-from runner.results import Results
+from runner.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.grid import number

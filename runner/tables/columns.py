@@ -19,7 +19,7 @@ _LOADS: Final = {
     *("itl_count", "itl_p50_s", "itl_p99_s", "itl_max_s", "tpot_p50_s", "tpot_p99_s"),
     *("e2e_p50_s", "e2e_p99_s", "held_in_flight_ratio", "send_lag_p99_s", "client_lag_p99_s"),
     *("remaining_error_p99_s", "several_chunks_ratio", "cpu_per_token_s", "stamp", "way"),
-    *("verdict", "doubts"),
+    *("wire_ttft_error_p99_s", "wire_itl_error_p99_s", "verdict", "doubts"),
 }
 
 

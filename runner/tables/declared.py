@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -12,7 +15,7 @@ from runner.experiment import Compare, Experiment
 from runner.experiment.levels import Load, loads_of
 from runner.experiment.pairs import pairs_of
 from runner.experiment.read import overlaid
-from runner.results import Results
+from runner.frames import Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,7 @@ class Declared:
         pairs: labels of two cells each; the first over the second.
         loads: ids of the loads that are compared.
         plans: all loads of the file by their id.
+        after_boots: boots that were stored before the file said so; 0 where it always did.
     """
 
     compare: Compare
@@ -32,6 +36,7 @@ class Declared:
     pairs: tuple[tuple[str, str], ...]
     loads: tuple[str, ...]
     plans: dict[str, Load]
+    after_boots: int = 0
 
     @property
     def m(self) -> int:
@@ -50,7 +55,10 @@ def declared(results: Results, experiment: str, run: str) -> Declared:
     bootable = [reasons is None or len(reasons) == 0 for reasons in cells.inapplicable]
     labels = [str(label) for label in cells.label[bootable]]
     rehearsal = bool(cells.rehearsal.fillna(False).any())
-    file = _file(results, experiment, run, rehearsal=rehearsal)
+    note = next(
+        (n for n in results.notes if (n["experiment"], n["run"]) == (experiment, run)), {"file": ""}
+    )
+    file = _file(note["file"], rehearsal=rehearsal)
     compare = (file.compare if file else None) or Compare()
     plans = {load.load: load for keys in (file.loads if file else ()) for load in loads_of(keys)}
     stored = results.loads[(results.loads.experiment == experiment) & (results.loads.run == run)]
@@ -65,16 +73,25 @@ def declared(results: Results, experiment: str, run: str) -> Declared:
         pairs=pairs,
         loads=tuple(load for load in known if not compare.loads or load in compare.loads),
         plans=plans,
+        after_boots=_after(note, file, rehearsal=rehearsal),
     )
 
 
-def _file(results: Results, experiment: str, run: str, *, rehearsal: bool) -> Experiment | None:
-    notes = [n for n in results.notes if (n["experiment"], n["run"]) == (experiment, run)]
+@functools.lru_cache(maxsize=64)
+def _file(text: str, *, rehearsal: bool) -> Experiment | None:
     try:
-        raw = tomllib.loads(notes[0]["file"]) if notes else None
-        if raw is None:
-            return None
+        raw = tomllib.loads(text)
         laid = overlaid(raw, raw.get("rehearse", {})) if rehearsal else raw
         return Experiment.model_validate(laid)
     except (tomllib.TOMLDecodeError, ValidationError):
         return None
+
+
+def _after(note: Mapping[str, Any], now: Experiment | None, *, rehearsal: bool) -> int:
+    """Return the boots that were stored when the file still compared otherwise."""
+    found = 0
+    for before in note.get("earlier", ()):
+        then = _file(before["file"], rehearsal=rehearsal)
+        if now is not None and (then is None or then.compare != now.compare):
+            found = max(found, int(before["boots"]))
+    return found

@@ -15,7 +15,8 @@ Style = Literal["simple", "github"]
 
 WIDTH: Final = 140
 """Columns of a terminal; a wider table is cut into parts that repeat its keys."""
-_SENTENCE: Final = 58
+_SENTENCES: Final = (58, 46, 36)
+"""How wide a sentence in a cell may be: the first that lets the table fit, else it is cut."""
 _ABREAST: Final = 5
 _MOST: Final = 30
 _HEADING: Final = 2
@@ -30,10 +31,22 @@ def grid(frame: pd.DataFrame, style: Style, keys: int = 2) -> str:
         style: plain, or Markdown, which is never wrapped or cut.
         keys: how many columns, from the left, each part repeats.
     """
-    plain = style == "simple"
-    columns = {name: [told(value, wrap=plain) for value in frame[name]] for name in frame.columns}
-    parts = _parts(columns, keys) if plain else [list(columns)]
+    if style == "github":
+        columns = {name: [told(value) for value in frame[name]] for name in frame.columns}
+        return _part(frame, columns, style)
+    columns, parts = _fitting(frame, keys)
     return "\n\n".join(_part(frame[part], {n: columns[n] for n in part}, style) for part in parts)
+
+
+def _fitting(frame: pd.DataFrame, keys: int) -> tuple[dict[str, list[str]], list[list[str]]]:
+    """Return the cells as text and the columns of each part: sentences narrow before a cut."""
+    tried = []
+    for wrap in _SENTENCES:
+        columns = {
+            name: [told(value, wrap=wrap) for value in frame[name]] for name in frame.columns
+        }
+        tried.append((columns, _parts(columns, keys)))
+    return next((one for one in tried if len(one[1]) == 1), tried[0])
 
 
 def _part(frame: pd.DataFrame, columns: dict[str, list[str]], style: Style) -> str:
@@ -65,8 +78,8 @@ def _width(name: str, cells: Sequence[str]) -> int:
     return max([len(name) + _HEADING, *(len(line) for line in lines)]) + 2
 
 
-def told(value: Any, *, wrap: bool = False) -> str:
-    """Return one cell of a table as text; `wrap` breaks long ones into lines."""
+def told(value: Any, *, wrap: int = 0) -> str:
+    """Return one cell of a table as text, in lines of `wrap` columns; 0 never breaks it."""
     if isinstance(value, tuple):
         return _each(value, wrap=wrap)
     if isinstance(value, Centre):
@@ -78,11 +91,7 @@ def told(value: Any, *, wrap: bool = False) -> str:
     if isinstance(value, (int, float)):
         return number(float(value))
     text = str(value)
-    return (
-        textwrap.fill(text, _SENTENCE, break_on_hyphens=False)
-        if wrap and len(text) > _SENTENCE
-        else text
-    )
+    return textwrap.fill(text, wrap, break_on_hyphens=False) if wrap else text
 
 
 def wrapped(line: str, indent: str = "") -> str:
@@ -104,7 +113,7 @@ def missing(value: Any) -> bool:
     return value is None or (not isinstance(value, (tuple, Centre)) and bool(pd.isna(value)))
 
 
-def _each(values: tuple[Any, ...], *, wrap: bool) -> str:
+def _each(values: tuple[Any, ...], *, wrap: int) -> str:
     shown = [told(value) for value in values[:_MOST]]
     if len(values) > _MOST:
         shown.append(f"and {len(values) - _MOST} more, see --format csv")
@@ -115,7 +124,7 @@ def _each(values: tuple[Any, ...], *, wrap: bool) -> str:
 
 
 def _centre(value: Centre) -> str:
-    middle, low, high = number(value.median), number(value.low), number(value.high)
+    middle, low, high = number(value.middle), number(value.low), number(value.high)
     if value.boots == 1:
         return f"{middle} (single)"
     return middle if low == high else f"{middle} [{low} - {high}]"
@@ -135,9 +144,12 @@ def plain(frame: pd.DataFrame) -> pd.DataFrame:
     for name in frame.columns:
         values = list(frame[name])
         if any(isinstance(value, Centre) for value in values):
-            short = str(name).removeprefix("median [range] ")
-            for part in ("median", "low", "high", "boots"):
-                columns[f"{short} {part}"] = [getattr(value, part, None) for value in values]
+            before, _, after = str(name).partition(" [")
+            short = after.partition("] ")[2] or before
+            for part in ("middle", "low", "high", "boots"):
+                heading = before if part == "middle" else part
+                own = f"{short} {heading}" if heading != short else short
+                columns[own] = [getattr(value, part, None) for value in values]
         else:
             columns[str(name)] = [_joined(value) for value in values]
     return pd.DataFrame(columns)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pandas as pd
 
 from runner.drift import ROUNDING_BYTES
-from runner.results import Results
+from runner.frames import Results
 from runner.stats.groups import Fact, by_fact
 from runner.stats.share import Share
 from runner.tables.grid import number

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.results import Results
+from runner.frames import Results
 from runner.stats.interval import Interval
 from runner.stats.kv import Side, gap, hindrance, near
 from runner.stats.refusal import Refusal

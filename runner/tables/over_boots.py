@@ -14,7 +14,7 @@ from typing import Any, Final
 import pandas as pd
 from pandas.api.types import is_scalar
 
-from runner.results import Results
+from runner.frames import Results
 from runner.stats.bootstrap import LEAST_BOOTS, bootstrap, quantile
 from runner.stats.interval import unequal_tails
 from runner.stats.refusal import Refusal
@@ -152,15 +152,15 @@ def centre(over: Values) -> Centre | None:
     known = [value for value in over if value is not None]
     if not known:
         return None
-    low, high, median = min(known), max(known), statistics.median(known)
+    low, high, middle = min(known), max(known), statistics.median(known)
     if len(known) >= LEAST_BOOTS and low < high:
         draws = max(1000, min(10_000, 1_000_000 // len(known)))
         found = bootstrap(known, quantile(0.5), seed=len(known), draws=draws)
         if not isinstance(found, Refusal):
             return Centre(
-                median=median, low=found.low, high=found.high, boots=len(known), interval=True
+                middle=middle, low=found.low, high=found.high, boots=len(known), interval=True
             )
-    return Centre(median=median, low=low, high=high, boots=len(known))
+    return Centre(middle=middle, low=low, high=high, boots=len(known))
 
 
 def doubts_of(boots: pd.DataFrame) -> Seen:

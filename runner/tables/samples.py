@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from runner.results import Results
+from runner.frames import Results
 from runner.stats.interval import per_boot
 from runner.stats.kv import requests_at_once
 from runner.tables.kinds import Key

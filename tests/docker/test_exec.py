@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from runner.cli import main
-from runner.results import results
+from runner.frames import results
 
 pytestmark = pytest.mark.docker
 
