@@ -120,11 +120,13 @@ def execute(
 def continued(store: Store, plan: Plan, builds: Mapping[str, Build], *, fresh: bool) -> Run:
     """Return the run that this `exec` goes on with: same content, same builds; else a new one."""
     latest = None if fresh else store.latest(plan.content_id)
+    text = plan.experiment.path.read_text(encoding="utf-8")
     if latest is not None:
         known = {row["cell_id"]: row["build_id"] for row in latest.boots()}
         if all(build == builds[cell].build_id for cell, build in known.items() if cell in builds):
+            latest.note_file(text)
             return latest
-    return store.new_run(plan.content_id, plan.experiment.path.read_text(encoding="utf-8"))
+    return store.new_run(plan.content_id, text)
 
 
 def refuse_shared_gpus(finding: Finding, builds: Mapping[str, Build]) -> None:

@@ -135,6 +135,15 @@ class Run:
         path = self.experiment / "cells" / f"run={self.run_id}" / "cells.parquet"
         write_table(path, rows.to_arrow("cells", cells))
 
+    def note_file(self, text: str) -> None:
+        """Keep the file as it is now; how it was before stays beside it, with the boots of then."""
+        path = self.experiment / "runs" / f"{self.run_id}.json"
+        note = json.loads(path.read_text(encoding="utf-8"))
+        if note["file"] != text:
+            before = {"file": note["file"], "boots": len(self.boots())}
+            note |= {"file": text, "earlier": [*note.get("earlier", ()), before]}
+            write_text(path, json.dumps(note, indent=1))
+
     def boots(self) -> list[dict[str, Any]]:
         """Return the committed boots, in the order they ran; unreadable parts are left out."""
         found = []

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from runner import tables
+from runner.frames import Results, results
 from runner.report import report
-from runner.results import Results, results
 from runner.tables.columns import wanted
 from runner.tables.grid import WIDTH
 
@@ -122,7 +122,7 @@ def test_from_20_boots_the_brackets_are_an_interval_of_the_median(tmp_path: Path
     found = steady(tmp_path, boots=20).read()
     centre = rows(found, "throughput")[0]["median [range] tok/s"]
     assert centre.interval
-    assert 99.2 <= centre.low <= centre.median <= centre.high <= 100.8
+    assert 99.2 <= centre.low <= centre.middle <= centre.high <= 100.8
     assert "95 % interval of the median" in shown(found, "throughput")
 
 
@@ -176,7 +176,7 @@ def test_a_p99_at_unequal_request_counts_has_no_median(tmp_path: Path) -> None:
     [row] = rows(stored.read(), "ttft")
     assert row["p99 ms"] == (200.0, 200.0, 200.0)
     assert "median [range] p99" not in row
-    assert row["median [range] p50"].median == 100.0
+    assert row["median [range] p50"].middle == 100.0
     assert "150 to 300 requests a load" in shown(stored.read(), "ttft")
 
 
