@@ -104,6 +104,7 @@ def plan(file: Path, rehearse: bool) -> None:
 @REHEARSE
 @click.option("--fresh", is_flag=True, help="Open a new run even if one can be continued.")
 @click.option("--retry-failed", is_flag=True, help="Repeat the boots that failed.")
+@click.option("--check-flags", is_flag=True, help="First hold all flags against each image's help.")
 @click.option("--audit", is_flag=True, help="Hold the client against the wire (CAP_NET_RAW).")
 @answering
 def execute(file: Path, results: Path, **options: bool) -> int:

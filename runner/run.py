@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner import flag_check
 from runner.clean import Finding, told
 from runner.errors import DONE, FAILED, HostError
 from runner.gpu import Gpus
@@ -66,6 +67,7 @@ def execute(
     fresh: bool = False,
     retry_failed: bool = False,
     audit: bool = False,
+    check_flags: bool = False,
 ) -> Summary:
     """Do what is missing of a plan.
 
@@ -77,8 +79,10 @@ def execute(
         fresh: open a new run even if one can be continued.
         retry_failed: repeat boots that failed, as new attempts.
         audit: hold every load against the wire, which needs CAP_NET_RAW.
+        check_flags: first hold every cell's flags against its image's own help.
 
     Raises:
+        ExperimentError: `check_flags` found a flag that an image does not know.
         HostError: the environment does not allow it; finished boots are stored.
         KeyboardInterrupt: it was interrupted; what was measured is stored.
     """
@@ -96,6 +100,8 @@ def execute(
             refuse_shared_gpus(finding, builds)
             if finding.removed:
                 watch(Happening(event="note", detail=told(finding)))
+        if check_flags and "docker" in launchers:
+            flag_check.check_flags(plan.cells, builds, launchers["docker"])
         run = continued(store, plan, builds, fresh=fresh)
         run.recover(redactor)
         run.put_cells(cell_rows(plan))
