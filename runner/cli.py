@@ -34,6 +34,8 @@ class Commands(click.Group):
     beside: ClassVar = {
         "audit": "runner.audit",
         "clean": "runner.clean",
+        "compare": "runner.compare",
+        "export": "runner.export",
         "scrape": "runner.scrape",
     }
 
@@ -136,29 +138,37 @@ def execute(file: Path, results: Path, **options: bool) -> int:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "markdown", "csv", "json"]),
+    type=click.Choice(["text", "markdown", "csv", "json", "parquet"]),
     default="text",
     show_default=True,
 )
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for parquet.")
 @click.option("--run", "runs", multiple=True, help="Only this run; the latest by default.")
 @click.option("--all-runs", is_flag=True, help="Every run, side by side.")
+@click.option("--against", type=click.Choice(["article"]), help="Published figures beside ours.")
 @answering
-def report(
-    path: Path, names: tuple[str, ...], form: Any, runs: tuple[str, ...], all_runs: bool
-) -> None:
+def report(path: Path, form: Any, out: Path | None, **options: Any) -> None:
     """Print the tables of PATH: a results folder, or one experiment's folder in it.
 
     \b
     runner report results/quickstart --table ttft --format markdown
+    runner report results --format parquet --out tables
     """
     from runner.frames import latest_runs
     from runner.frames import results as read_results
-    from runner.report import report
+    from runner.report import report, write_parquet
     from runner.tables.columns import wanted
 
-    chosen = None if all_runs else (runs or latest_runs(path))
+    if (form == "parquet") != (out is not None):
+        raise click.UsageError("--format parquet and --out FOLDER go together.")
+    chosen = None if options["all_runs"] else (options["runs"] or latest_runs(path))
     found = read_results(path, runs=chosen, wanted=wanted)
-    click.echo(report(found, names=names, form=form), nl=False)
+    names = (*options["names"], *([options["against"]] if options["against"] else []))
+    if out is None:
+        click.echo(report(found, names=names, form=form), nl=False)
+        return
+    for written in write_parquet(found, out, names):
+        click.echo(str(written))
 
 
 def _stop_on_signals() -> None:

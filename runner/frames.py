@@ -86,11 +86,15 @@ class Results:
 
     def table(self, name: str) -> pd.DataFrame:
         """Return a whole table; a file that cannot be read is listed in `unreadable`."""
-        parts = [part for folder in self.folders for part in self._parts(folder, name)]
         columns = [column.name for column in rows.TABLES[name] if self.wanted(name, column.name)]
         empty = _with_keys(rows.schema(name).empty_table().select(columns), "", "")
-        whole = pa.concat_tables([empty, *parts], promote_options="permissive")
+        whole = pa.concat_tables([empty, *self.parts(name)], promote_options="permissive")
         return whole.to_pandas()
+
+    def parts(self, name: str) -> Iterator[pa.Table]:
+        """Yield a table boot by boot; a file that cannot be read is listed in `unreadable`."""
+        for folder in self.folders:
+            yield from self._parts(folder, name)
 
     def paths(self, folder: Path, name: str) -> list[Path]:
         """Return the files of one experiment's table, of the runs that are asked for."""

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -93,8 +93,8 @@ def render(table: Table, shown: Shown, form: Format) -> str:
 def write_parquet(results: Results, folder: Path, names: Sequence[str] = ()) -> list[Path]:
     """Write each table as one Parquet file of a folder; return the files.
 
-    Values of boots are joined by `;`, medians are columns; sentences and doubts are in the file's
-    metadata under the keys that JSON has.
+    Values of boots are lists, medians are columns; sentences and doubts are in the file's metadata
+    under the keys that JSON has.
 
     Raises:
         ExperimentError: a table of that name does not exist.
@@ -102,13 +102,26 @@ def write_parquet(results: Results, folder: Path, names: Sequence[str] = ()) -> 
     """
     written = []
     for table, shown in built(results, names):
-        flat = pa.Table.from_pandas(plain(shown.frame), preserve_index=False)
+        flat = _columns(list(records(shown.frame)))
         said = {key: value for key, value in _entry(table, shown).items() if key != "rows"}
         metadata = {**(flat.schema.metadata or {}), b"report": json.dumps(said).encode()}
         path = folder / f"{table.name}.parquet"
         write_table(path, flat.replace_schema_metadata(metadata))
         written.append(path)
     return written
+
+
+def _columns(rows: Sequence[Mapping[str, object]]) -> pa.Table:
+    """Return rows as columns; one that holds words beside numbers becomes words."""
+    names = list(rows[0]) if rows else []
+    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in names}
+    made: dict[str, Any] = {}
+    for name, values in columns.items():
+        try:
+            made[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            made[name] = pa.array([None if one is None else str(one) for one in values])
+    return pa.table(made)
 
 
 def _entry(table: Table, shown: Shown) -> dict[str, object]:

@@ -262,7 +262,7 @@ def _rows(case: Case, verdict: Verdict, known: Known) -> Iterator[dict[str, Any]
     row = {"compared": case.name, "load": case.load}
     yield row | {
         "blocks": verdict.n or None,
-        heading: _centre(verdict.interval, verdict.n),
+        heading: centre_of(verdict.interval, verdict.n),
         "equal within": _percent(verdict.equal_within),
         "verdict": _told(case, verdict, known),
         "doubts": doubts,
@@ -271,7 +271,7 @@ def _rows(case: Case, verdict: Verdict, known: Known) -> Iterator[dict[str, Any]
         sides = pairs(ours.by_block, theirs.by_block)
         n = len(sides[0])
         if n > 1:
-            ratio = _centre(interval(paired(*sides), verdict.level), n)
+            ratio = centre_of(interval(paired(*sides), verdict.level), n)
             held = {"blocks": n, heading: ratio, "equal within": None}
             yield row | held | {"verdict": f"{told}; not judged", "doubts": doubts}
 
@@ -294,7 +294,8 @@ def _by_kind(case: Case, known: Known) -> Iterator[tuple[str, Sample, Sample]]:
             yield "; ".join(told), ours.of(one.boots), theirs.of(two.boots)
 
 
-def _centre(found: Interval | Refusal, blocks: int) -> Centre | None:
+def centre_of(found: Interval | Refusal, blocks: int) -> Centre | None:
+    """Return an interval as a cell of a table; None where there is none."""
     if isinstance(found, Refusal):
         return None
     return Centre(middle=found.centre, low=found.low, high=found.high, boots=blocks, interval=True)
