@@ -203,3 +203,12 @@ def test_memory_that_an_override_leaves_unused_is_not_the_caches() -> None:
     sizes = {fact.name: fact.value for fact in reading.facts}
     assert sizes["kv_bytes"] == 160 * 65536
     assert sizes["kv_available_bytes"] == 2**30
+
+
+def test_a_unified_tree_cache_says_nothing_of_whether_it_is_used() -> None:
+    made = b"[2026-12-01 09:41:21] Tree cache initialized: source=default impl=%s hybrid_swa=False\n"
+    for implementation, stated in ((b"UnifiedRadixCache", []), (b"RadixCache", [True])):
+        reader = Reader("sglang")
+        reader.feed(made % implementation)
+        found = [f.value for f in reader.close().facts if f.name == "prefix_cache"]
+        assert found == stated

@@ -176,12 +176,13 @@ RULES: Final = (
         " attention backend for ",
         (fact("attention_backend", r"\bUse (\S+) attention backend for "),),
     ),
+    # 0.5.23 makes its unified cache also where the prefix cache is off: only server_args tell then
     Rule(
         "Tree cache initialized: ",
         (
             fact(
                 "prefix_cache",
-                r"impl=(\w+)" + _END,
+                r"impl=(?!Unified)(\w+)" + _END,
                 weight=3,
                 convert=lambda impl: impl != "ChunkCache",
             ),
