@@ -125,8 +125,10 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_a_living_container_stops_on_sigterm(start: Start) -> None:
+def test_a_living_container_stops_on_sigterm(start: Start, log: Path) -> None:
     server = start(SLEEP)
+    # a signal that comes before init has its handlers is lost
+    wait_until(lambda: b"up" in log.read_bytes())
     assert server.exited() is None
     assert server.stop(20) == Exit(code=128 + signal.SIGTERM)
 
