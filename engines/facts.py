@@ -82,7 +82,7 @@ CATALOGUE: Final = _catalogue(
     ("pipeline_parallel", "", "GPUs that split the layers"),
     ("data_parallel", "", "copies of the model behind one port"),
     ("server_seed", "", "the server's own random seed"),
-    ("enforce_eager", "", "no CUDA graphs and no compilation"),
+    ("enforce_eager", "", "no CUDA graphs, and in vLLM no compilation"),
     # memory
     ("weights_bytes", "bytes", "memory of the weights of one worker"),
     ("draft_weights_bytes", "bytes", "memory of the draft model's weights of one worker"),

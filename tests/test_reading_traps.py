@@ -206,7 +206,7 @@ def test_memory_that_an_override_leaves_unused_is_not_the_caches() -> None:
 
 
 def test_a_unified_tree_cache_says_nothing_of_whether_it_is_used() -> None:
-    made = b"[2026-12-01 09:41:21] Tree cache initialized: source=default impl=%s hybrid_swa=False\n"
+    made = b"[2026-12-01 09:41:21] Tree cache initialized: source=default impl=%s hybrid=False\n"
     for implementation, stated in ((b"UnifiedRadixCache", []), (b"RadixCache", [True])):
         reader = Reader("sglang")
         reader.feed(made % implementation)

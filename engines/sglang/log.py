@@ -204,6 +204,7 @@ RULES: Final = (
             _argument("memory_fraction", "mem_fraction_static", r"[\d.]+"),
             _argument("prefix_cache", "disable_radix_cache", "True|False", "negated"),
             _argument("mixed_chunk", "enable_mixed_chunk", "True|False"),
+            _argument("enforce_eager", "disable_cuda_graph", "True|False"),
             _argument("kv_dtype", "kv_cache_dtype", _WORD),
             _argument("weights", "quantization", _WORD, "named"),
             _argument("dtype", "dtype", _WORD, "named"),

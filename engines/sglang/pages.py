@@ -65,6 +65,10 @@ def _switches(page: dict[str, Any]) -> Iterator[Fact]:
     if isinstance(off, bool):
         text = "disable_radix_cache"
         yield Fact(name="prefix_cache", value=not off, source="server_info", text=text)
+    eager = page.get("disable_cuda_graph")
+    if isinstance(eager, bool):
+        text = "disable_cuda_graph"
+        yield Fact(name="enforce_eager", value=eager, source="server_info", text=text)
     chunk = page.get("chunked_prefill_size")
     if isinstance(chunk, int) and not isinstance(chunk, bool):
         text = "chunked_prefill_size"

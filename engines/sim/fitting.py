@@ -54,7 +54,7 @@ def fitted(figures: Figures, start: Profile) -> Profile:
         misses,
         first,
         bounds=([value - REACH for value in first], [value + REACH for value in first]),
-        diff_step=0.01,
+        diff_step=[0.01] * len(first),
         loss="soft_l1",
         f_scale=0.1,
         max_nfev=30,

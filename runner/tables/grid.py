@@ -15,7 +15,7 @@ Style = Literal["simple", "github"]
 
 WIDTH: Final = 140
 """Columns of a terminal; a wider table is cut into parts that repeat its keys."""
-_SENTENCES: Final = (58, 46, 36)
+_SENTENCES: Final = (58, 46, 36, 30)
 """How wide a sentence in a cell may be: the first that lets the table fit, else it is cut."""
 _ABREAST: Final = 5
 _MOST: Final = 30

@@ -17,8 +17,8 @@ from runner.tables.over_boots import labelled, records
 
 _NOTE = (
     "resolved: the words sent because of the setting; empty where the engine's default serves."
-    " observed: what the server stated, by source; 'load' is what the load showed. Boots that agree"
-    " share a row."
+    " observed: what the server stated, by source; 'load' is what the load showed. Boots and cells"
+    " that agree share a row."
 )
 
 
@@ -30,7 +30,29 @@ def build(results: Results) -> Shown | None:
     rows: list[dict[str, Any]] = []
     for _, boots in labelled(ready, results).groupby("place", sort=False):
         rows += _cell(boots, results)
-    return Shown(frame=pd.DataFrame(rows), notes=[_NOTE], keys=3) if rows else None
+    return Shown(frame=pd.DataFrame(_shared(rows)), notes=[_NOTE]) if rows else None
+
+
+def _shared(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each life of a setting, in the catalogue's order, with all who share it."""
+    lives: dict[tuple[str, str, str, str, str], dict[str, list[str]]] = {}
+    for row in rows:
+        life = (row["engine"], row["setting"], row["requested"], row["resolved"], row["observed"])
+        lives.setdefault(life, {}).setdefault(row["boots"], []).append(row["cell"])
+    cells: dict[str, set[str]] = {}
+    for row in rows:
+        cells.setdefault(row["engine"], set()).add(row["cell"])
+    for (engine, setting, asked, sent, told), whose in lives.items():
+        for boots, labels in whose.items():
+            everywhere = len(labels) > 1 and set(labels) == cells[engine]
+            yield {
+                "setting": setting,
+                "cells": f"{engine}: all {len(labels)}" if everywhere else "; ".join(labels),
+                "boots": boots,
+                "requested": asked,
+                "resolved": sent,
+                "observed": told,
+            }
 
 
 def _cell(boots: pd.DataFrame, results: Results) -> Iterator[dict[str, Any]]:
@@ -47,6 +69,7 @@ def _cell(boots: pd.DataFrame, results: Results) -> Iterator[dict[str, Any]]:
         for told, same in seen.items():
             if told or setting in asked:
                 yield {
+                    "engine": cell["engine"],
                     "cell": cell["label"],
                     "boots": spans(same),
                     "setting": setting,
