@@ -105,7 +105,7 @@ def test_the_first_command_does_the_main_job(shell: Shell) -> None:
 
 
 def test_the_second_command_tests_and_skips_visibly_what_needs_docker(shell: Shell) -> None:
-    done = shell(f"{command('pytest')} -rs tests/docker tests/test_readme.py")
+    done = shell(f"{command('pytest')} -rs tests/docker tests/test_read.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no Docker daemon answers" in done.stdout
     assert " passed" in done.stdout
