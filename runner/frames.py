@@ -31,12 +31,14 @@ class Results:
         runs: only these runs; None for all.
         wanted: tells which columns are read, by table and column; the others are not there.
         unreadable: files that could not be read, or were written by a newer runner.
+        kept: what was computed from requests, so that they are read once.
     """
 
     folders: Sequence[Path]
     runs: Sequence[str] | None = None
     wanted: Callable[[str, str], bool] = lambda table, column: True
     unreadable: list[Path] = field(default_factory=list)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def notes(self) -> tuple[dict[str, Any], ...]:

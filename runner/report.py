@@ -20,7 +20,7 @@ from runner.tables import Shown, Table
 from runner.tables.grid import grid, plain, records, wrapped
 
 Format = Literal["text", "markdown", "csv", "json"]
-_SEEN = 3
+_SEEN = 2
 
 
 def report(

@@ -128,7 +128,7 @@ def test_doubts_come_once_the_serious_first_and_the_many_are_counted(tmp_path: P
         stored.boot(cell, boot, [load], kv_tokens=60_000 + 9000 * (boot == 0))
     text = report(stored.read(), names=["throughput"]).partition("\nDoubts\n")[2]
     assert text.index("several_kinds") < text.index("client_lag")
-    assert "and 3 more" in text
+    assert "and 4 more" in text
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,13 @@ def told(value: Any, *, wrap: int = 0) -> str:
         return "on" if value else "off"
     if isinstance(value, (int, float)):
         return number(float(value))
-    text = str(value)
-    return textwrap.fill(text, wrap, break_on_hyphens=False) if wrap else text
+    return _folded(str(value), wrap)
+
+
+def _folded(text: str, width: int) -> str:
+    if not width:
+        return text
+    return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
 
 def wrapped(line: str, indent: str = "") -> str:

@@ -52,12 +52,19 @@ class Metric:
     centre: bool = True
 
 
-def over_boots(results: Results, metrics: tuple[Metric, ...]) -> Shown | None:
+def over_boots(
+    results: Results, metrics: tuple[Metric, ...], loads: pd.DataFrame | None = None
+) -> Shown | None:
     """Return a row for each cell and load, or for each kind of its boots.
 
     The first metric is also looked at for two groups that no fact explains.
+
+    Args:
+        results: what is shown.
+        metrics: the columns.
+        loads: measured loads, with further columns; all by default.
     """
-    loads = measured(results)
+    loads = measured(results) if loads is None else loads
     if loads.empty:
         return None
     kinds = kinds_of(complete(results), results)
