@@ -109,7 +109,7 @@ def plan(file: Path, rehearse: bool) -> None:
 @click.option("--check-flags", is_flag=True, help="First hold all flags against each image's help.")
 @click.option("--audit", is_flag=True, help="Hold the client against the wire (CAP_NET_RAW).")
 @answering
-def execute(file: Path, results: Path, **options: bool) -> int:
+def execute(file: Path, results: Path, **options: Any) -> int:
     """Do what is missing of FILE, store it, and print the tables.
 
     \b

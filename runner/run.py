@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,19 @@ class Summary:
         return f"run {self.run_id}: {stored}{failed}{void}. Results: {self.folder}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightPart:
+    """Some blocks of one night's run.
+
+    Attributes:
+        night: name of the night.
+        blocks: which blocks are run now.
+    """
+
+    night: str
+    blocks: Container[int]
+
+
 def execute(
     plan: Plan,
     world: World,
@@ -68,6 +81,7 @@ def execute(
     retry_failed: bool = False,
     audit: bool = False,
     check_flags: bool = False,
+    part: NightPart | None = None,
 ) -> Summary:
     """Do what is missing of a plan.
 
@@ -80,6 +94,7 @@ def execute(
         retry_failed: repeat boots that failed, as new attempts.
         audit: hold every load against the wire, which needs CAP_NET_RAW.
         check_flags: first hold every cell's flags against its image's own help.
+        part: only these blocks, in the run of a night, which no other `exec` goes on with.
 
     Raises:
         ExperimentError: `check_flags` found a flag that an image does not know.
@@ -102,10 +117,13 @@ def execute(
                 watch(Happening(event="note", detail=told(finding)))
         if check_flags and "docker" in launchers:
             flag_check.check_flags(plan.cells, builds, launchers["docker"])
-        run = continued(store, plan, builds, fresh=fresh)
+        night = part.night if part else None
+        run = continued(store, plan, builds, fresh=fresh, night=night)
         run.recover(redactor)
         run.put_cells(cell_rows(plan))
         missing = list(missing_boots(plan, run, retry_failed=retry_failed))
+        if part is not None:
+            missing = [boot for boot in missing if boot.block in part.blocks]
         series = Series(
             plan=plan,
             run=run,
@@ -117,22 +135,30 @@ def execute(
             floor=world.floor(client_of(plan)) if missing else None,
             watch=watch,
             audit=audit,
+            night=night,
             done=len(plan.boots) - len(missing),
         )
         series.go(missing)
         return _summary(store, run, plan, started=series.started)
 
 
-def continued(store: Store, plan: Plan, builds: Mapping[str, Build], *, fresh: bool) -> Run:
+def continued(
+    store: Store,
+    plan: Plan,
+    builds: Mapping[str, Build],
+    *,
+    fresh: bool = False,
+    night: str | None = None,
+) -> Run:
     """Return the run that this `exec` goes on with: same content, same builds; else a new one."""
-    latest = None if fresh else store.latest(plan.content_id)
+    latest = None if fresh else store.latest(plan.content_id, night)
     text = plan.experiment.path.read_text(encoding="utf-8")
     if latest is not None:
         known = {row["cell_id"]: row["build_id"] for row in latest.boots()}
         if all(build == builds[cell].build_id for cell, build in known.items() if cell in builds):
             latest.note_file(text)
             return latest
-    return store.new_run(plan.content_id, text)
+    return store.new_run(plan.content_id, text, night)
 
 
 def refuse_shared_gpus(finding: Finding, builds: Mapping[str, Build]) -> None:

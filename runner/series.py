@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ class Series:
         watch: is told what happens.
         done: boots of the plan that are stored.
         audit: hold every load against the wire.
+        night: the night they belong to; None outside of any.
         started: boots started so far, priming ones too.
         seconds: how long each of them took.
         primed: cells whose compile folder was filled now.
@@ -61,6 +63,7 @@ class Series:
     watch: Watch
     done: int
     audit: bool = False
+    night: str | None = None
     started: int = 0
     seconds: list[float] = field(default_factory=list)
     primed: set[str] = field(default_factory=set)
@@ -120,6 +123,7 @@ class Series:
         return Circumstances(
             port=cell.engine.port if cell.launcher == "docker" else free_port(),
             boot=planned.boot,
+            night=zlib.crc32(self.night.encode()) if self.night else 0,
             image=build.image_digest or None,
             revision=None,
             models=self.models,
@@ -138,6 +142,7 @@ class Series:
             **key,
             "block": planned.block,
             "order": planned.order,
+            "night": self.night,
             "build_id": build.build_id,
             "started_at": datetime.now(UTC),
             "compile_cache": _compile_state(now.compile_folder),

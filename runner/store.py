@@ -202,9 +202,10 @@ class Store:
                 set_aside(path, self.folder)
         return found
 
-    def latest(self, content_id: str) -> Run | None:
-        """Return the newest run outside a night that answers the same content."""
-        same = [r for r in self.runs() if r.get("content_id") == content_id and not r.get("night")]
+    def latest(self, content_id: str, night: str | None = None) -> Run | None:
+        """Return the newest run that answers the same content in that night, or outside of any."""
+        asked = (content_id, night)
+        same = [r for r in self.runs() if (r.get("content_id"), r.get("night")) == asked]
         return Run(self.folder, same[-1]["run"]) if same else None
 
     def new_run(self, content_id: str, text: str, night: str | None = None) -> Run:

@@ -32,6 +32,7 @@ class Circumstances:
     Attributes:
         port: where it listens.
         boot: its number within the cell, which a simulated engine draws its capacity from.
+        night: a number of the night it belongs to, which a simulated engine draws its pace from.
         image: image to start, by digest where it was resolved.
         revision: the model's commit.
         models: the Hugging Face home of this machine.
@@ -44,6 +45,7 @@ class Circumstances:
 
     port: int
     boot: int = 0
+    night: int = 0
     image: str | None = None
     revision: str | None = None
     models: Path | None = None
@@ -65,7 +67,7 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
     return Launch(
         name=now.name,
         image=(now.image or cell.keys.image) if in_docker else None,
-        argv=(*program(cell, now.boot), *arguments.argv),
+        argv=(*program(cell, now.boot, now.night), *arguments.argv),
         url=cell.section.url,
         port=now.port,
         env=env,
@@ -80,10 +82,11 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
     )
 
 
-def program(cell: Cell, boot: int) -> tuple[str, ...]:
+def program(cell: Cell, boot: int, night: int = 0) -> tuple[str, ...]:
     """Return what precedes the flags."""
     if cell.simulated:
-        properties = {"boot": boot, **(cell.section.simulate or {})}
+        drawn = {"boot": boot, "night": night} if night else {"boot": boot}
+        properties = {**drawn, **(cell.section.simulate or {})}
         python = SIMULATED_PROGRAM[0] if cell.launcher == "docker" else sys.executable
         name = cell.engine.name
         return (python, *SIMULATED_PROGRAM[1:], name, "--simulate", json.dumps(properties))
