@@ -179,6 +179,9 @@ def _stop(bench: Bench, server: Server | None, desk: Desk, life: Life) -> None:
     """Read the log up to here, then end the server: what a planned stop prints is no failure."""
     if server is not None:
         life.exit = server.exited()
+        if life.exit is not None and life.failure is None:
+            said = _death(life.exit) or "the server ended by itself"
+            life.failure = Failure(phase=life.phase, cause="exited", message=said)
     log_bytes = desk.log.stat().st_size if desk.log.exists() else 0
     if server is not None:
         bench.tell("stops")
