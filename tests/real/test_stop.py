@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,3 +21,9 @@ def test_a_planned_stop_is_no_crash_in_the_log(booted: Booted) -> None:
     assert booted.log.read_bytes().count(b"\n") > lines
     reading = booted.logged()
     assert (reading.outcome, reading.cause) == ("ready", None), reading.evidence
+
+
+def test_nothing_is_left_of_a_removed_engine(booted: Booted) -> None:
+    booted.server.remove()
+    asked = ["docker", "container", "inspect", booted.name]
+    assert subprocess.run(asked, capture_output=True, check=False, timeout=60).returncode != 0
