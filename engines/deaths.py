@@ -44,6 +44,8 @@ _MODEL: Final = (
         re.compile(r"\S+ is not supported for quantization method"),
     ),
     Death("dtype_unsupported", "Bfloat16 is only supported on GPUs with compute capability"),
+    Death("dtype_unsupported", "FP8 KV cache on CPU requires"),
+    Death("dtype_unsupported", "CPU FP8 KV cache requires"),
     Death("quantization_unsupported", "Unknown quantization method"),
     Death("quantization_unsupported", "Invalid quantization method"),
     Death("quantization_unsupported", "Cannot find the config file for "),

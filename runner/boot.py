@@ -207,6 +207,9 @@ def _diagnose(life: Life) -> None:
         life.failure = failure.because("oom_killed")
     elif reading.cause is not None and reading.cause != "unknown":
         life.failure = failure.because(reading.cause, reading.phase)
+    elif reading.cause == "unknown" and life.exit is not None:
+        # an exception nobody knows says more than the exit code: SGLang ends itself by SIGKILL
+        life.failure = failure.because("unknown", reading.phase)
     elif life.exit is not None and life.exit.daemon_lost:
         life.failure = failure.because("daemon_lost")
     elif life.exit is not None and life.exit.code in {137, -9}:

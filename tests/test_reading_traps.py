@@ -212,3 +212,15 @@ def test_a_unified_tree_cache_says_nothing_of_whether_it_is_used() -> None:
         reader.feed(made % implementation)
         found = [f.value for f in reader.close().facts if f.name == "prefix_cache"]
         assert found == stated
+
+
+def test_fp8_kv_on_a_cpu_without_its_instructions_is_a_dtype_the_engine_cannot_use() -> None:
+    said = {
+        "vllm": b"(EngineCore pid=26) ERROR 12-01 10:21:35 [core.py:1510]"
+        b" NotImplementedError: FP8 KV cache on CPU requires x86 with AVX-512 or AMX.\n",
+        "sglang": b"ValueError: CPU FP8 KV cache requires Intel AMX support.\n",
+    }
+    for engine, line in said.items():
+        reader = Reader(engine)
+        reader.feed(line)
+        assert reader.close().cause == "dtype_unsupported"

@@ -133,7 +133,7 @@ def test_a_changed_question_starts_nothing(tmp_path: Path) -> None:
         ('crash_at = "profile"', "ready", None),
         ('wrong_model = "another/model"', "ready", "wrong_model"),
         ("die_after_requests = 4", "load", "killed"),
-        ("die_after_requests = 16", "load", "killed"),
+        ("die_after_requests = 12", "load", "killed"),
         ("oom_under_load = 2", "load", "oom_serving"),
     ],
 )
