@@ -30,6 +30,7 @@ from runner.secrets import Redactor
 from runner.store import Desk
 
 _BLOCK_BYTES = 1 << 20
+_DYING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +171,20 @@ def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) 
             )
             shutil.rmtree(spool, ignore_errors=True)
             order += 1
+            if done.row["ok"] < done.row["requests"]:
+                _wait_for_its_end(server)
             if done.aborted is not None:
                 life.failure = Failure(phase="load", cause="load_failed", message=done.aborted)
                 return
+            if server.exited() is not None:
+                return
+
+
+def _wait_for_its_end(server: Server) -> None:
+    """Give a server whose requests failed a moment to be known as dead: its sockets close first."""
+    deadline_s = time.monotonic() + _DYING_S
+    while server.exited() is None and time.monotonic() < deadline_s:
+        time.sleep(0.05)
 
 
 def _stop(bench: Bench, server: Server | None, desk: Desk, life: Life) -> None:

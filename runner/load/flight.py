@@ -86,7 +86,7 @@ class Flight:
                 self.finish(connection, f"refused:{error}")
             return
         if connection.errand is None:
-            self._pool.give_back(connection, 0)
+            self._pool.give_back(connection, time.monotonic_ns())
         else:
             self._send(connection, connection.errand)
 

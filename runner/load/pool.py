@@ -12,8 +12,8 @@ from runner.load.connection import Address, Connection
 
 _PROBE_LIMIT_S: Final = 2.0
 _STALE_NS: Final = 2_000_000_000
-"""Servers close idle connections after a few seconds (uvicorn after 5): never use one that could
-be closing."""
+"""Servers close idle connections after a few seconds (uvicorn after 5, also those that have carried
+nothing yet): never use one that could be closing."""
 
 
 def resolve(host: str, port: int) -> Address:
@@ -128,13 +128,13 @@ class Pool:
             connection = self._idle.pop()
             if connection.fd not in self.by_fd:
                 continue
-            if not connection.idle_since_ns or now_ns - connection.idle_since_ns < _STALE_NS:
+            if now_ns - connection.idle_since_ns < _STALE_NS:
                 return connection
             self.drop(connection)
         return None
 
     def give_back(self, connection: Connection, now_ns: int) -> None:
-        """Keep an open connection for later; `now_ns` is 0 when it has carried nothing yet."""
+        """Keep an open connection for later, also one that has carried nothing yet."""
         connection.idle_since_ns = now_ns
         self._idle.append(connection)
 
