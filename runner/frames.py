@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +19,25 @@ from runner.errors import ExperimentError
 from runner.figures.stored import timelines_of
 from runner.load import Timeline
 from runner.store import BootKey
+
+Kept = TypeVar("Kept")
+Asked = ParamSpec("Asked")
+
+
+def once(
+    compute: Callable[Concatenate[Results, Asked], Kept],
+) -> Callable[Concatenate[Results, Asked], Kept]:
+    """Let a function of results compute each answer once; what it returns is not to be changed."""
+
+    @functools.wraps(compute)
+    def kept(results: Results, /, *args: Asked.args, **options: Asked.kwargs) -> Kept:
+        key = (compute.__module__, compute.__name__, args, tuple(sorted(options.items())))
+        if key not in results.kept:
+            results.kept[key] = compute(results, *args, **options)
+        found: Kept = results.kept[key]
+        return found
+
+    return kept
 
 
 @dataclass
@@ -31,14 +51,14 @@ class Results:
         runs: only these runs; None for all.
         wanted: tells which columns are read, by table and column; the others are not there.
         unreadable: files that could not be read, or were written by a newer runner.
-        kept: what was computed from requests, so that they are read once.
+        kept: what was computed, so that it is computed once.
     """
 
     folders: Sequence[Path]
     runs: Sequence[str] | None = None
     wanted: Callable[[str, str], bool] = lambda table, column: True
     unreadable: list[Path] = field(default_factory=list)
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def notes(self) -> tuple[dict[str, Any], ...]:

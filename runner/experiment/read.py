@@ -30,17 +30,17 @@ def read(path: Path, *, rehearse: bool = False) -> Experiment:
         ExperimentError: it cannot be read, or something in it is wrong; the message lists every
             complaint as `file:line: place: what is wrong and what to write instead`.
     """
-    text = _text(path)
-    raw = _parsed(text, path)
+    text = text_of(path)
+    raw = parsed(text, path)
     found = complaints_about(raw)
     if found:
-        raise _error(found, text, path)
+        raise error_of(found, text, path)
     overlay = raw.get("rehearse", {})
     if rehearse and not overlay:
         raise ExperimentError(f"{path}: it has no [rehearse] table; add one, or drop --rehearse")
     laid = overlaid(raw, overlay)
     if overlay and (found := complaints_about(laid)):
-        raise _error(_in_overlay(found, places_of(text)), text, path)
+        raise error_of(_in_overlay(found, places_of(text)), text, path)
     experiment = _valid(laid if rehearse else raw)
     experiment._path = path
     experiment._rehearsal = rehearse
@@ -77,7 +77,12 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of a file whose name may name results.
+
+    Raises:
+        ExperimentError: it cannot be read, or its name is no name.
+    """
     # the name becomes a folder of the results, which must stay inside them
     if not WORD.fullmatch(path.stem):
         rule = "letters, digits, '_', '-' and '.', beginning with a letter or digit"
@@ -91,7 +96,12 @@ def _text(path: Path) -> str:
         raise ExperimentError(message) from error
 
 
-def _parsed(text: str, path: Path) -> dict[str, Any]:
+def parsed(text: str, path: Path) -> dict[str, Any]:
+    """Return a TOML text as tables.
+
+    Raises:
+        ExperimentError: it is not TOML.
+    """
     try:
         return tomllib.loads(text)
     except RecursionError as error:
@@ -136,7 +146,8 @@ def _in_overlay(complaints: Iterable[Complaint], lines: Mapping[Place, int]) -> 
     return placed
 
 
-def _error(complaints: Iterable[Complaint], text: str, path: Path) -> ExperimentError:
+def error_of(complaints: Iterable[Complaint], text: str, path: Path) -> ExperimentError:
+    """Return complaints as one error, each with its line."""
     lines = places_of(text)
     ordered = sorted(complaints, key=lambda complaint: line_of(complaint.place, lines)[1] or 0)
     unique = list(dict.fromkeys(complaint.text(str(path), lines) for complaint in ordered))

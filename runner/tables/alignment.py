@@ -11,7 +11,7 @@ import pandas as pd
 import engines
 from runner.alignment import RULES, Observed, Value, sentence
 from runner.alignment import shown as spelled
-from runner.frames import Results
+from runner.frames import Results, once
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.grid import number
@@ -69,6 +69,7 @@ def sentences(results: Results, seen: Mapping[Key, Observed]) -> list[str]:
     return found
 
 
+@once
 def observed(results: Results) -> dict[Key, Observed]:
     """Return what was observed of each cell that has a complete boot, in the order of a report."""
     boots = complete(results)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pandas as pd
 
 from runner.alignment import Observed, aligned, sentence
+from runner.expected import PHASES
 from runner.frames import Results
 from runner.stats.design import Spread, gpu_minutes, past_spread
 from runner.stats.interval import Interval, LogMean, interval, paired, pairs, unequal_tails
@@ -28,7 +29,6 @@ from runner.tables.runs import cells_of, labels_of, runs_of
 from runner.tables.samples import Sample, Samples, samples
 
 _EARLIER: Final = 5
-_PHASES: Final = ("image_s", "create_s", "ready_s", "load_s", "stop_s", "release_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,8 @@ def build(results: Results) -> Shown | None:
 
 def _known(results: Results, metric: str) -> Known:
     boots = complete(results)
-    boots["took_s"] = boots[list(_PHASES)].sum(axis=1)
-    groups: Any = boots.groupby(KEY)
+    timed = boots.assign(took_s=boots[list(PHASES)].sum(axis=1))
+    groups: Any = timed.groupby(KEY)
     took: dict[Key, float] = {key: float(own.took_s.median()) for key, own in groups}
     return Known(
         samples=samples(results, metric),

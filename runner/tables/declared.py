@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from runner.errors import ExperimentError
 from runner.experiment import Compare, Experiment
 from runner.experiment.levels import Load, loads_of
+from runner.experiment.night import REFERENCE
 from runner.experiment.pairs import pairs_of
 from runner.experiment.read import overlaid
-from runner.frames import Results
+from runner.frames import Results, once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +50,16 @@ class Declared:
         return self.compare.margin_ratio if self.is_written else None
 
 
+@once
 def declared(results: Results, experiment: str, run: str) -> Declared:
     """Return what one run declares; a file that is no longer understood declares nothing."""
     cells = results.cells[(results.cells.experiment == experiment) & (results.cells.run == run)]
-    bootable = [reasons is None or len(reasons) == 0 for reasons in cells.inapplicable]
-    labels = [str(label) for label in cells.label[bootable]]
+    rows = zip(cells.label, cells.name, cells.inapplicable, strict=True)
+    labels = [
+        str(label)
+        for label, name, reasons in rows
+        if (reasons is None or not len(reasons)) and name != REFERENCE
+    ]
     rehearsal = bool(cells.rehearsal.fillna(False).any())
     note = next(
         (n for n in results.notes if (n["experiment"], n["run"]) == (experiment, run)), {"file": ""}

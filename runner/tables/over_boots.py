@@ -14,7 +14,7 @@ from typing import Any, Final
 import pandas as pd
 from pandas.api.types import is_scalar
 
-from runner.frames import Results
+from runner.frames import Results, once
 from runner.stats.bootstrap import LEAST_BOOTS, bootstrap, quantile
 from runner.stats.interval import unequal_tails
 from runner.stats.refusal import Refusal
@@ -80,12 +80,14 @@ def over_boots(
     return Shown(frame=_without_empty(pd.DataFrame(rows)), notes=[_note(shown)], doubts=doubts)
 
 
+@once
 def complete(results: Results) -> pd.DataFrame:
     """Return the complete boots, labelled; priming boots are none."""
     boots = results.boots[(results.boots.outcome == "done") & (results.boots.boot >= 0)]
     return labelled(boots, results)
 
 
+@once
 def measured(results: Results) -> pd.DataFrame:
     """Return the loads of complete boots in the order of cells, loads and boots, void ones too."""
     boots = results.boots[(results.boots.outcome == "done") & (results.boots.boot >= 0)]

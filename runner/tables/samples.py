@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from runner.frames import Results
+from runner.frames import Results, once
 from runner.stats.interval import per_boot
 from runner.stats.kv import requests_at_once
 from runner.tables.kinds import Key
@@ -84,6 +84,7 @@ class Sample:
 Samples = Mapping[tuple[Key, str], Sample]
 
 
+@once
 def samples(results: Results, metric: str) -> dict[tuple[Key, str], Sample]:
     """Return the sample of each cell and load, in the order of a report."""
     loads = measured(results)
