@@ -7,11 +7,12 @@ from typing import get_args
 
 import click
 
-from runner.between import Between, between, side_of, table
+from runner.between import Between, Pair, between, table
 from runner.errors import DONE, FAILED, ExperimentError, NotEnoughData, RunnerError
 from runner.experiment import Metric
 from runner.frames import Results, latest_runs, results
 from runner.report import labels, render
+from runner.side import side_of
 from runner.stats.verdict import Rules
 from runner.tables import Table
 from runner.tables.columns import wanted
@@ -34,7 +35,7 @@ def compared(
     sides = side_of(now, metric), side_of(then, metric)
     if not sides[0].samples.keys() & sides[1].samples.keys():
         sides = side_of(now, metric, by="label"), side_of(then, metric, by="label")
-    return between(*sides, rules, metric=metric)
+    return between([Pair(now=sides[0], then=sides[1])], rules, metric=metric)
 
 
 def one_run(named: str) -> Results:
@@ -64,7 +65,7 @@ def exit_code(found: Between) -> int:
     """
     if "worse" in found.words:
         return FAILED
-    if not found.verdicts or "not enough data" in found.words:
+    if not found.judged or "not enough data" in found.words:
         raise NotEnoughData(
             "not enough data for a verdict. Boot 5 times in each run with a pinned cell"
             " [engines.reference] in both, or put both cells into one experiment"
