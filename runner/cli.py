@@ -36,6 +36,7 @@ class Commands(click.Group):
         "clean": "runner.clean",
         "compare": "runner.compare",
         "export": "runner.export",
+        "nightly": "runner.nightly",
         "scrape": "runner.scrape",
     }
 
@@ -123,7 +124,7 @@ def execute(file: Path, results: Path, **options: Any) -> int:
     from runner.run import execute
     from runner.world import World
 
-    _stop_on_signals()
+    stop_on_signals()
     plan = expand(read(file, rehearse=options.pop("rehearse")))
     with watching(sys.stderr, live=sys.stderr.isatty()) as watch:
         summary = execute(plan, World(), results, watch=watch, **options)
@@ -171,7 +172,7 @@ def report(path: Path, form: Any, out: Path | None, **options: Any) -> None:
         click.echo(str(written))
 
 
-def _stop_on_signals() -> None:
+def stop_on_signals() -> None:
     """Let the first SIGINT, SIGTERM or SIGHUP end a run: stored, and nothing left running.
 
     Later ones are ignored: they would cut short what the first one asked for.

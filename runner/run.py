@@ -122,6 +122,7 @@ def execute(
         run.recover(redactor)
         run.put_cells(cell_rows(plan))
         missing = list(missing_boots(plan, run, retry_failed=retry_failed))
+        done = len(plan.boots) - len(missing)
         if part is not None:
             missing = [boot for boot in missing if boot.block in part.blocks]
         series = Series(
@@ -136,7 +137,7 @@ def execute(
             watch=watch,
             audit=audit,
             night=night,
-            done=len(plan.boots) - len(missing),
+            done=done,
         )
         series.go(missing)
         return _summary(store, run, plan, started=series.started)
