@@ -18,7 +18,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -211,11 +211,16 @@ class Store:
     def new_run(self, content_id: str, text: str, night: str | None = None) -> Run:
         """Open a run: its id is the time it began and the content it answers."""
         began = datetime.now(UTC)
-        run_id = f"{began:%Y-%m-%dT%H-%M-%S}-{content_id[:6]}"
+        while (path := self.folder / "runs" / f"{_run_id(began, content_id)}.json").exists():
+            began += timedelta(seconds=1)  # two runs of one second stay two
+        run_id = path.stem
         note = {"run": run_id, "content_id": content_id, "began": began.isoformat(), "file": text}
-        path = self.folder / "runs" / f"{run_id}.json"
         write_text(path, json.dumps(note | {"night": night}, indent=1))
         return Run(self.folder, run_id)
+
+
+def _run_id(began: datetime, content_id: str) -> str:
+    return f"{began:%Y-%m-%dT%H-%M-%S}-{content_id[:6]}"
 
 
 def set_aside(path: Path, experiment: Path) -> Path:
