@@ -393,3 +393,15 @@ def test_the_pinned_cell_stands_once_in_every_block_whatever_the_matrix(tmp_path
 def test_the_pinned_cell_is_no_pair_of_a_comparison(tmp_path: Path, box: Box) -> None:
     page = a_night(written(tmp_path, "one", boots=2), "n1")
     assert "Comparison of declared pairs" not in page.text
+
+
+@pytest.mark.parametrize("rehearse", [False, True])
+def test_the_night_that_comes_along_plans_with_a_pinned_cell_in_each_block(rehearse: bool) -> None:
+    file = Path(__file__).parent.parent / "experiments" / "night.toml"
+    night = read_night(file, rehearse=rehearse)
+    assert len(night.experiments) == len(night.keys.experiments)
+    for experiment in night.experiments:
+        plan = expand(experiment)
+        pinned = [boot.block for boot in plan.boots if boot.cell.name == "reference"]
+        assert sorted(pinned) == list(range(experiment.boots))
+        assert plan.inapplicable == ()
