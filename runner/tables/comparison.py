@@ -18,13 +18,12 @@ from runner.frames import Results
 from runner.stats.design import Spread, gpu_minutes, past_spread
 from runner.stats.interval import Interval, LogMean, interval, paired, pairs, unequal_tails
 from runner.stats.refusal import Refusal
-from runner.stats.split import by_metric
 from runner.stats.verdict import Comparison, Rules, Verdict, verdicts
 from runner.tables import Centre, Shown, Table
 from runner.tables.alignment import observed
 from runner.tables.declared import Declared, declared
 from runner.tables.kinds import KEY, Key, Kinds, kinds_of
-from runner.tables.over_boots import complete
+from runner.tables.over_boots import complete, two_groups
 from runner.tables.runs import cells_of, labels_of, runs_of
 from runner.tables.samples import Sample, Samples, samples
 
@@ -167,10 +166,9 @@ def _refused(reason: str) -> Refusal:
 def _split(ours: Sample | None, theirs: Sample | None) -> str:
     """Return the words of two groups that no fact explains, of either side."""
     for side in (ours, theirs):
-        if side is not None:
-            found = by_metric(list(side.by_block.values()))
-            if not isinstance(found, Refusal) and found.named:
-                return f"{side.cell} shows {found}"
+        said = two_groups(list(side.by_block.values())) if side is not None else ""
+        if side is not None and said:
+            return f"{side.cell} shows {said}"
     return ""
 
 

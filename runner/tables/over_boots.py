@@ -233,10 +233,17 @@ def _chosen(metric: Metric, boots: pd.DataFrame, found: Seen) -> str:
 def _look_for_groups(
     cell: str, load: str, boots: pd.DataFrame, metric: Metric, found: Seen
 ) -> None:
-    known = [value for value in values(boots, metric.column) if value]
-    split = by_metric(known) if len(known) <= _MOST_FOR_SPLIT else None
-    if split is not None and not isinstance(split, Refusal) and split.named:
-        found["two_valued"] = [f"{cell} {load}: {metric.heading} shows {split}"]
+    said = two_groups([value for value in values(boots, metric.column) if value])
+    if said:
+        found["two_valued"] = [f"{cell} {load}: {metric.heading} shows {said}"]
+
+
+def two_groups(figures: Sequence[float]) -> str:
+    """Return the words of two groups that no fact explains; nothing where there are none."""
+    if len(figures) > _MOST_FOR_SPLIT:
+        return ""
+    split = by_metric(figures)
+    return "" if isinstance(split, Refusal) else str(split)
 
 
 def _look_at_tails(
