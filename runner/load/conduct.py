@@ -20,11 +20,16 @@ class Conductor:
     """Feeds the crew, opens the window when all are ready, and watches over it."""
 
     def __init__(
-        self, crew: Sequence[Member], frames: Iterator[Frame], stop_when: Callable[[], str | None]
+        self,
+        crew: Sequence[Member],
+        frames: Iterator[Frame],
+        stop_when: Callable[[], str | None],
+        tell_flying: Callable[[int], None] = lambda flying: None,
     ) -> None:
         self._crew = crew
         self._frames: Iterator[Frame] | None = frames
         self._stop_when = stop_when
+        self._tell_flying = tell_flying
         self._alive = set(range(len(crew)))
         self._origin_ns = 0
         self._aborted: str | None = None
@@ -80,6 +85,8 @@ class Conductor:
                     self._crew[number].kill_worker()
         elif now_ns - self._asked_ns > _POLL_S * 1e9:
             self._asked_ns = now_ns
+            if 0 < self._origin_ns <= now_ns:
+                self._tell_flying(sum(self._crew[number].flying for number in self._alive))
             self._abort(self._stop_when())
 
     def _abort(self, why: str | None) -> None:

@@ -29,6 +29,7 @@ class Member:
 
     Attributes:
         ready: it has said that it is.
+        flying: requests in flight when it last said so, every 0.2 s.
         shard: file of its timelines.
         started_ns: when it was started.
     """
@@ -42,6 +43,7 @@ class Member:
         self._pending_bytes = 0
         self._ended = False
         self.ready = False
+        self.flying = 0
         self.started_ns = time.monotonic_ns()
         self.control, theirs = socket.socketpair()
         raw = self._folder / "raw"
@@ -127,8 +129,15 @@ class Member:
         with contextlib.suppress(ConnectionResetError):
             said = self.control.recv(1 << 16)
             self.ready = self.ready or b"ready" in said
+            self._note_flying(said)
             return bool(said)
         return False
+
+    def _note_flying(self, said: bytes) -> None:
+        """Keep the last whole count of what it said."""
+        counts = [line for line in said.split(b"\n")[:-1] if line.startswith(b"flying ")]
+        if counts:
+            self.flying = int(counts[-1].split()[1])
 
     def join(self) -> str | None:
         """Wait for the worker, which has said its last; return what went wrong with it."""

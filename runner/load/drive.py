@@ -58,6 +58,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
     request_timeout_s: float,
     spool: Path,
     stop_when: Callable[[], str | None] = lambda: None,
+    tell_flying: Callable[[int], None] = lambda flying: None,
     duration_s: float | None = None,
     max_in_flight: int | None = None,
 ) -> Driven:
@@ -77,6 +78,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         request_timeout_s: a request that is not answered by then is a `timeout`.
         spool: an empty folder for what the workers write; `Driven` reads from it.
         stop_when: asked every 0.2 s; a sentence it returns ends the load at once.
+        tell_flying: told before that, from the first arrival on, how many requests are in flight.
         duration_s: ends the window by time: nothing is sent after it, what is in flight may end.
         max_in_flight: in open loop, requests over this many wait in the client.
 
@@ -102,7 +104,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
     ]
     try:
         frames = frames_of(before, asks, target, warm_s=warm_s, timed=timed, workers=len(crew))
-        origin_ns, aborted = Conductor(crew, frames, stop_when).conduct()
+        origin_ns, aborted = Conductor(crew, frames, stop_when, tell_flying).conduct()
         unparsed = [member.join_parser() for member in crew]
         aborted = aborted or next(filter(None, unparsed), None)
     finally:

@@ -36,6 +36,7 @@ _WAVE: Final = 1024
 _OPENINGS: Final = 64
 _MAX_EVENTS: Final = 512
 _FILL_LIMIT_S: Final = 5.0
+_TELL_TICKS: Final = 20
 
 Finished = tuple[Errand, int, int, str, list[Read]]
 
@@ -68,6 +69,7 @@ class Worker:
         self.turnaround = Lags()
         self.pumping = False
         self.ready = False
+        self.ticks = 0
         self.cpu_from_ns = 0
         self.first_sent_ns = 0
         for fd in (feed.fd, control.fileno(), self.pulse.fd, self.timer.fd):
@@ -162,6 +164,9 @@ class Worker:
         if not self.ready and filled and self.schedule.is_primed(len(self.flight)):
             self.ready = True
             self.control.sendall(b"ready\n")
+        self.ticks += 1
+        if self.ticks % _TELL_TICKS == 0:
+            self.control.sendall(b"flying %d\n" % len(self.flight))
         if a_second:
             self._relieve()
         self._pump()
