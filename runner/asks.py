@@ -63,7 +63,8 @@ def asks_of(
     """Yield the requests of a load's window (`purpose` = `window`) or of its warm-up (`warmup`).
 
     In open loop a prompt's own time wins over the arrival law; a later turn of a session has
-    neither, for it follows the answer before it. A warm-up has no times.
+    neither, for it follows the answer before it. A warm-up has no times, but for that of a probe:
+    its window opens upon arrivals that go on.
 
     Raises:
         ExperimentError: the engine cannot be asked this load.
@@ -71,8 +72,8 @@ def asks_of(
     if refusal := refusal_of(load, engine):
         raise ExperimentError(refusal)
     sampling = load.keys.sampling.sampling()
-    timed = purpose != "warmup" and load.in_flight is None
-    times = _times(load, draw) if timed else iter(())
+    timed = load.in_flight is None and (purpose != "warmup" or load.probe is not None)
+    times = _times(load, draw, purpose) if timed else iter(())
     for prompt in prompts_of(load, draw, vocabulary, purpose):
         due_s = None
         if timed and prompt.after is None:
@@ -100,7 +101,7 @@ def expected_hit_tokens(prompts: Iterable[Prompt]) -> int | None:
     return total
 
 
-def _times(load: Load, draw: Draw) -> Iterator[float]:
+def _times(load: Load, draw: Draw, purpose: str) -> Iterator[float]:
     """Return the times of the load's arrival law at its rate."""
     keys = load.keys
     laws: dict[str, Law] = {
@@ -108,7 +109,8 @@ def _times(load: Load, draw: Draw) -> Iterator[float]:
         "constant": Constant(),
         "gamma": Gamma(keys.burstiness),
     }
-    return due_times(laws[keys.arrivals], Flat(load.level), draw.rng("arrivals"))
+    name = "arrivals" if purpose == "window" else f"{purpose} arrivals"
+    return due_times(laws[keys.arrivals], Flat(load.level), draw.rng(name))
 
 
 def _is_exact(prompt: Prompt) -> bool:

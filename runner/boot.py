@@ -5,7 +5,6 @@ Whatever happens in a boot becomes its row: an engine that dies is an outcome, n
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import Any
 
 from engines.reading import Reader, Reading
 from runner import guard, pages
-from runner.asks import Draw
 from runner.drift import doubts_about, doubts_about_kv
 from runner.errors import HostError
 from runner.experiment import Timeouts
@@ -22,15 +20,15 @@ from runner.guard import Guard
 from runner.launchers import Exit, Launch, Launcher, LaunchError, Server
 from runner.life import Failure, Life, fact_rows, row_of
 from runner.load import Target
-from runner.measure import Client, Live, measure
+from runner.measure import Client, Live
 from runner.plan import Plan, PlannedBoot
 from runner.preflight import Build
 from runner.ready import wait_until_ready
 from runner.secrets import Redactor
+from runner.session import Session
 from runner.store import Desk
 
 _BLOCK_BYTES = 1 << 20
-_DYING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,38 +151,16 @@ def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) 
         absent_cached_tokens=None if cell.launcher == "attach" else 0,
         died=lambda: _death(server.exited()),
     )
-    order = 0
-    for load in bench.plan.loads:
-        for repeat in range(load.repeats):
-            bench.tell(f"{load.load}" + (f" #{repeat + 1}" if load.repeats > 1 else ""))
-            draw = Draw(
-                seed=bench.plan.experiment.seed,
-                boot=bench.planned.boot,
-                load=load.load,
-                repeat=repeat,
-            )
-            spool = desk.folder / f"spool-{order}"
-            done = measure(load, draw, on, client=bench.client, spool=spool)
-            keys = {**desk.key.columns, "order": order}
-            desk.add_load(
-                {**done.row, **keys}, ({**row, **desk.key.columns} for row in done.requests)
-            )
-            shutil.rmtree(spool, ignore_errors=True)
-            order += 1
-            if done.row["ok"] < done.row["requests"]:
-                _wait_for_its_end(server)
-            if done.aborted is not None:
-                life.failure = Failure(phase="load", cause="load_failed", message=done.aborted)
-                return
-            if server.exited() is not None:
-                return
-
-
-def _wait_for_its_end(server: Server) -> None:
-    """Give a server whose requests failed a moment to be known as dead: its sockets close first."""
-    deadline_s = time.monotonic() + _DYING_S
-    while server.exited() is None and time.monotonic() < deadline_s:
-        time.sleep(0.05)
+    session = Session(
+        live=on,
+        client=bench.client,
+        seed=bench.plan.experiment.seed,
+        boot=bench.planned.boot,
+        desk=desk,
+        life=life,
+        tell=bench.tell,
+    )
+    session.go(bench.plan.loads)
 
 
 def _stop(bench: Bench, server: Server | None, desk: Desk, life: Life) -> None:
@@ -243,7 +219,9 @@ def _commit(
     at_s = server.seconds_of_line if server is not None else lambda line: None
     facts = fact_rows(life.all_facts, desk.key.columns, at_s, clean)
     samples = guard.rows_of(life.samples, desk.key.columns)
-    desk.commit(row, {"facts": facts, "gpu": samples}, bench.redactor)
+    capacity = [{**found, **desk.key.columns} for found in life.capacities]
+    tables = {"facts": facts, "gpu": samples, "capacity": capacity}
+    desk.commit(row, tables, bench.redactor)
     if life.held is not None:
         raise HostError(
             f"the GPU's memory is not released {bench.timeouts.release_s:g} s after the server"

@@ -38,6 +38,8 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "simulated": ("note", "It shows mechanisms, not a GPU: run it on real images."),
     "rehearsal": ("note", "It shows that the experiment works: run it without --rehearse."),
     "few_requests": ("note", "Ask for at_least = 100 requests to have a p99."),
+    "overloaded": ("note", "It is a level that a search found too high: see the table capacity."),
+    "unsearched": ("suspect", "Widen the range of the search, or see the doubts of its probes."),
     "aborted": ("void", "See the boot's cause, and the server's log."),
     "no_tokens": ("void", "See the server's log; a request by hand shows what it answers."),
     "failures": ("void", "See the outcomes in `requests`, and the server's log."),

@@ -18,7 +18,7 @@ from runner.frames import Results, results
 from runner.parts import whole
 
 Form = Literal["parquet", "csv"]
-_SMALL: Final = ("cells", "boots", "facts", "loads")
+_SMALL: Final = ("cells", "boots", "facts", "loads", "capacity")
 
 
 def export(

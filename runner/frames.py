@@ -91,6 +91,11 @@ class Results:
         return self.table("loads")
 
     @cached_property
+    def capacity(self) -> pd.DataFrame:
+        """Return a row for each search and boot."""
+        return self.table("capacity")
+
+    @cached_property
     def requests(self) -> pd.DataFrame:
         """Return a row for each request; the largest table by far: see `timelines`."""
         return self.table("requests")

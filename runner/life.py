@@ -70,6 +70,7 @@ class Life:
         way: how the load reached it.
         samples: how its GPUs did under load.
         held: what still holds GPU memory after its end.
+        capacities: what its searches found, as rows of `capacity` without the boot's keys.
     """
 
     phase: str = "create"
@@ -82,6 +83,7 @@ class Life:
     way: str | None = None
     samples: tuple[GpuSample, ...] = ()
     held: str | None = None
+    capacities: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
     def timing(self, column: str) -> Iterator[None]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from engines import Engine
-from runner import doubts, pages, rows
+from runner import doubts, pages, probe, rows
 from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
-from runner.experiment.levels import Load
+from runner.experiment.levels import Load, load_ids
 from runner.load import Ask, Target, Timeline
 from runner.load.compare import against_wire
 from runner.load.drive import Driven, drive
@@ -77,7 +77,8 @@ class Measured:
     Attributes:
         row: its row in `loads`, without the boot's keys.
         requests: its rows in `requests`, without the boot's keys, read as they are asked for.
-        aborted: why it was cut short, None when it ran to its end.
+        aborted: why it was cut short, None when it ran to its end or was a probe of too high a
+            level.
     """
 
     row: dict[str, Any]
@@ -90,7 +91,8 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
     flushed = pages.flush(live.engine, live.control_url) if load.keys.flush else None
     before = pages.counters(live.engine, live.control_url)
     started_at = datetime.now(UTC)
-    driven, wire = _driven(load, draw, live, client, spool)
+    gauge = probe.Gauge(load)
+    driven, wire = _driven(load, draw, live, client, spool, gauge)
     after = pages.counters(live.engine, live.control_url)
     found = figures(
         driven.timelines(),
@@ -108,6 +110,8 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         "since_ready_s": (driven.opened_ns - live.ready_ns) / 1e9,
         "flushed": flushed,
         "expected_hit_tokens": _expected_hit_tokens(load, draw, live.vocabulary, found.requests),
+        "search": load_ids(load.keys)[0] if load.probe is not None else None,
+        "probe": load.probe,
         **rows.flat(found),
         **rows.flat(driven.proof),
         **wire,
@@ -116,13 +120,23 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
     if found.ok and row["cached_tokens"] is None:
         row["cached_tokens"] = live.absent_cached_tokens
     judged = [*doubts.of_load(row), *_client_doubts(load, driven, found, client.limits)]
+    if load.probe is not None:
+        tried = probe.Tried(
+            figures=found,
+            timelines=driven.timelines,
+            doubts=judged,
+            limits=client.limits,
+            error_s=driven.proof.remaining_error_p99_s,
+            overload=gauge.said,
+        )
+        row["met"], judged = probe.judged(load, tried)
     row |= {"doubts": [entry.row() for entry in judged], "verdict": doubts.verdict(judged)}
     keys = {"load": load.load, "repeat": draw.repeat}
     requests = (
         request_row(_told(timeline, live), driven.opened_ns, keys)
         for timeline in driven.timelines()
     )
-    return Measured(row=row, requests=requests, aborted=driven.aborted)
+    return Measured(row=row, requests=requests, aborted=None if gauge.said else driven.aborted)
 
 
 def _told(timeline: Timeline, live: Live) -> Timeline:
@@ -149,14 +163,14 @@ def request_row(timeline: Timeline, opened_ns: int, keys: Mapping[str, Any]) -> 
 
 
 def _driven(
-    load: Load, draw: Draw, live: Live, client: Client, spool: Path
+    load: Load, draw: Draw, live: Live, client: Client, spool: Path, gauge: probe.Gauge
 ) -> tuple[Driven, dict[str, float | int | None]]:
     """Run the load, beside a tap on the wire where an audit is asked; return its columns too."""
     if not client.audit:
-        return _drive(load, draw, live, client, spool), {}
+        return _drive(load, draw, live, client, spool, gauge), {}
     interface = interface_to(live.target.host)
     with tapped(spool / "wire", port=live.target.port, interface=interface) as tap:
-        driven = _drive(load, draw, live, client, spool / "client")
+        driven = _drive(load, draw, live, client, spool / "client", gauge)
     found = against_wire(driven.timelines, tap.timelines())
     lost = tap.wire.lost if tap.wire else None
     return driven, {
@@ -169,7 +183,9 @@ def _driven(
     }
 
 
-def _drive(load: Load, draw: Draw, live: Live, client: Client, spool: Path) -> Driven:
+def _drive(
+    load: Load, draw: Draw, live: Live, client: Client, spool: Path, gauge: probe.Gauge
+) -> Driven:
     def asks(purpose: str) -> Iterator[Ask]:
         return asks_of(load, draw, live.vocabulary, live.engine, live.model, purpose)
 
@@ -177,7 +193,8 @@ def _drive(load: Load, draw: Draw, live: Live, client: Client, spool: Path) -> D
 
     def stop_when() -> str | None:
         late = time.monotonic() > deadline_s
-        return live.died() or (f"it took over {client.load_timeout_s:g} s" if late else None)
+        too_late = f"it took over {client.load_timeout_s:g} s" if late else None
+        return live.died() or too_late or gauge.overload()
 
     return drive(
         target=replace(live.target, path=path_of(load, live.engine)),
@@ -190,6 +207,7 @@ def _drive(load: Load, draw: Draw, live: Live, client: Client, spool: Path) -> D
         request_timeout_s=client.request_timeout_s,
         spool=spool,
         stop_when=stop_when,
+        tell_flying=gauge.note,
     )
 
 

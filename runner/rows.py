@@ -197,6 +197,9 @@ LOADS: Final = _columns(
     ("workload", TEXT, "", "kind of work"),
     ("level_kind", TEXT, "", "concurrency or rate_per_s"),
     ("level", NUMBER, "", "requests in flight, or arrivals per second"),
+    ("search", TEXT, "", "the search whose probe it is; null for a load of its own"),
+    ("probe", WHOLE, "", "which probe of its search, from 0"),
+    ("met", SWITCH, "", "the probe met the SLO; null where its figures cannot tell"),
     ("order", WHOLE, "", "place among the loads of its boot, from 0"),
     ("started_at", INSTANT, "", "when its window opened"),
     ("since_ready_s", NUMBER, "s", "age of the server when the window opened"),
@@ -215,6 +218,19 @@ LOADS: Final = _columns(
     ("wire_lost", WHOLE, "", "packets the tap lost: their requests are not compared"),
     ("verdict", TEXT, "", "ok, doubtful or void"),
     ("doubts", DOUBTS, "", "reasons not to believe the figures yet"),
+)
+
+CAPACITY: Final = _columns(
+    *_BOOT,
+    ("load", TEXT, "", "which search"),
+    ("repeat", WHOLE, "", "which repeat of the search within its boot, from 0"),
+    ("level_kind", TEXT, "", "concurrency or rate_per_s"),
+    ("level", NUMBER, "", "highest level that met the SLO; null when even the lowest missed"),
+    ("missed_level", NUMBER, "", "lowest level that missed; null when even the highest met"),
+    ("requests_per_s", NUMBER, "1/s", "requests served per second at the level that met"),
+    ("why", TEXT, "", "found, below_range, above_range, or unknown where a probe cannot tell"),
+    ("probes", WHOLE, "", "loads that were tried"),
+    ("slo", TEXT, "", "what a level had to keep"),
 )
 
 REQUESTS: Final = _columns(
@@ -262,6 +278,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "boots": BOOTS,
     "facts": FACTS,
     "loads": LOADS,
+    "capacity": CAPACITY,
     "requests": REQUESTS,
     "gpu": GPU,
     "events": EVENTS,

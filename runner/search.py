@@ -74,12 +74,13 @@ class Answer:
     Attributes:
         level: highest level that met the SLO; None when even the lowest missed.
         missed: lowest level that missed; None when even the highest met.
-        why: `found`, `below_range` (even the lowest missed) or `above_range` (the highest met).
+        why: `found`, `below_range` (even the lowest missed), `above_range` (the highest met), or
+            `unknown` (a probe could not tell, so the search was given up).
     """
 
     level: float | None
     missed: float | None
-    why: Literal["found", "below_range", "above_range"]
+    why: Literal["found", "below_range", "above_range", "unknown"]
 
 
 def step(probes: Sequence[Probe], within: Range) -> Next | Answer:
@@ -89,9 +90,7 @@ def step(probes: Sequence[Probe], within: Range) -> Next | Answer:
         probes: what was tried so far on this boot, in any order.
         within: where to look.
     """
-    missed = min((p.level for p in probes if not p.met), default=None)
-    reached = [p.level for p in probes if p.met and (missed is None or p.level < missed)]
-    met = max(reached, default=None)
+    met, missed = _bracket(probes)
     if met is None:
         if missed is not None and missed <= within.low:
             return Answer(level=None, missed=missed, why="below_range")
@@ -102,6 +101,19 @@ def step(probes: Sequence[Probe], within: Range) -> Next | Answer:
         return Next(level=_climbed(met, within))
     between = _between(met, missed, within)
     return Answer(level=met, missed=missed, why="found") if between is None else Next(level=between)
+
+
+def given_up(probes: Sequence[Probe]) -> Answer:
+    """Return what is known after a probe that could not tell."""
+    met, missed = _bracket(probes)
+    return Answer(level=met, missed=missed, why="unknown")
+
+
+def _bracket(probes: Sequence[Probe]) -> tuple[float | None, float | None]:
+    """Return the highest level that met below the lowest that missed, and that one."""
+    missed = min((p.level for p in probes if not p.met), default=None)
+    reached = [p.level for p in probes if p.met and (missed is None or p.level < missed)]
+    return max(reached, default=None), missed
 
 
 def _climbed(met: float, within: Range) -> float:

@@ -82,6 +82,7 @@ class Stored:
         loads: Sequence[Mapping[str, Any]] = (),
         facts: Sequence[Mapping[str, Any]] = (),
         requests: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        capacity: Sequence[Mapping[str, Any]] = (),
         **columns: Any,
     ) -> None:
         """Store a boot with its loads, by default a good one."""
@@ -97,7 +98,8 @@ class Stored:
                 [{**keys, **held, "warmup": False, "outcome": "ok", **one} for one in sent],
             )
         told = [{**keys, "source": "log", "rank": "", **fact} for fact in facts]
-        desk.commit(row, {"facts": told}, Redactor(()))
+        found = [{**keys, **one} for one in capacity]
+        desk.commit(row, {"facts": told, "capacity": found}, Redactor(()))
 
     def read(self) -> Results:
         """Return what was stored."""

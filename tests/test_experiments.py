@@ -23,6 +23,7 @@ GPU_FILES = (
     "startup",
     "startup_warm",
     "open_loop",
+    "capacity",
     "hicache",
 )
 OFFICIAL = {"vllm/vllm-openai:v0.31.0", "lmsysorg/sglang:v0.5.21"}

@@ -251,6 +251,7 @@ def golden(name: str, text: str) -> None:
         ("experiments/fp8.toml", False, "plan-fp8.txt"),
         ("experiments/fp8.toml", True, "plan-fp8-rehearsed.txt"),
         ("experiments/cpu.toml", False, "plan-cpu.txt"),
+        ("experiments/capacity.toml", False, "plan-capacity.txt"),
         ("tests/golden/inapplicable.toml", False, "plan-inapplicable.txt"),
     ],
 )

@@ -19,14 +19,10 @@ from pydantic import (
 )
 
 from engines import Sampling
+from runner.experiment.keys import Keys
+from runner.experiment.searched import Capacity, Search
 
 Launch = Literal["docker", "process", "attach"]
-
-
-class Keys(BaseModel):
-    """A TOML table: unknown keys are complaints, values are final."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Memory(Keys):
@@ -168,6 +164,7 @@ class LoadKeys(BaseModel):
         name: tells two loads of one workload apart.
         concurrency: requests held in flight (closed loop), one load for each level.
         rate_per_s: arrivals per second (open loop), one load for each level.
+        search: looks for the highest level that keeps an SLO, in every boot anew.
         arrivals: law of the arrivals in open loop.
         burstiness: shape of the gamma law; 1 is Poisson, less is burstier.
         requests: a number, or so many for each stream.
@@ -184,6 +181,7 @@ class LoadKeys(BaseModel):
     name: str | None = None
     concurrency: Levels | None = None
     rate_per_s: Rates | None = None
+    search: Search | None = None
     arrivals: Literal["poisson", "constant", "gamma"] = "poisson"
     burstiness: PositiveFloat = 1.0
     requests: PositiveInt | Requests | None = None
@@ -195,9 +193,9 @@ class LoadKeys(BaseModel):
 
     @model_validator(mode="after")
     def _one_arrival_and_one_end(self) -> Self:
-        if (self.concurrency is None) == (self.rate_per_s is None):
-            raise ValueError("give exactly one of concurrency and rate_per_s")
-        if (self.requests is None) == (self.duration_s is None):
+        if [self.concurrency, self.rate_per_s, self.search].count(None) != 2:
+            raise ValueError("give exactly one of concurrency, rate_per_s and search")
+        if self.search is None and (self.requests is None) == (self.duration_s is None):
             raise ValueError("give exactly one of requests and duration_s")
         if self.concurrency == () or self.rate_per_s == ():
             raise ValueError("the list of levels is empty; give at least one level")
@@ -308,6 +306,7 @@ class Experiment(Keys):
     client: Client = Client()
     limits: Limits = Limits()
     compare: Compare | None = None
+    capacity: Capacity | None = None
     rehearse: dict[str, Any] = Field(default_factory=dict)
 
     _path: Path = Path("experiment.toml")

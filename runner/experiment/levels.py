@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from runner import workloads
 from runner.experiment import LoadKeys, PerStream, Requests
+from runner.search import Range, requests_for
 
 LevelKind = Literal["concurrency", "rate_per_s"]
 
@@ -17,16 +19,18 @@ class Load:
     """One workload at one level.
 
     Attributes:
-        load: its id, `random@c8` (8 in flight) or `random@r2.5` (2.5 arrivals per second).
+        load: its id, `random@c8` (8 in flight), `random@r2.5` (2.5 arrivals per second),
+            `random@search`, or `random@r2.5#3` for probe 3 of such a search.
         workload: a file of `runner.workloads`.
         spec: the workload's own keys.
         level_kind: what the level counts.
-        level: requests in flight, or arrivals per second.
+        level: requests in flight, or arrivals per second; of a search the lowest.
         requests: how many are sent; None when time ends the window.
         warmup_requests: how many are sent before the window.
         duration_s: length of the window; None when the requests end it.
         repeats: how often it runs in one boot.
         keys: the section it comes from.
+        probe: its number within its search; None for anything but a probe.
     """
 
     load: str
@@ -39,11 +43,13 @@ class Load:
     duration_s: float | None
     repeats: int
     keys: LoadKeys
+    probe: int | None = None
 
     @property
     def asked(self) -> dict[str, Any]:
         """Return what decides the load's work: however it was written, the same work is equal."""
-        beside = {"concurrency", "rate_per_s", "requests", "warmup", *(self.keys.model_extra or {})}
+        beside = {"concurrency", "rate_per_s", "warmup", *(self.keys.model_extra or {})}
+        beside |= {"search", "requests"} if self.keys.search is None else set()
         own = {"load", "level_kind", "level", "requests", "warmup_requests"}
         return {
             **self.keys.model_dump(mode="json", exclude=beside),
@@ -55,6 +61,33 @@ class Load:
     def in_flight(self) -> int | None:
         """Return the requests held in flight, None in open loop."""
         return int(self.level) if self.level_kind == "concurrency" else None
+
+    @property
+    def range(self) -> Range | None:
+        """Return where a search looks; None for any other load."""
+        search = self.keys.search
+        if search is None or self.probe is not None:
+            return None
+        return Range(
+            low=search.span.low,
+            high=search.span.high,
+            within_ratio=search.within_ratio,
+            whole=self.level_kind == "concurrency",
+        )
+
+    def at(self, level: float, probe: int) -> Load:
+        """Return a probe of this search at a level."""
+        letter = "c" if self.level_kind == "concurrency" else "r"
+        name = self.keys.name or self.keys.workload
+        streams = int(level) if self.level_kind == "concurrency" else 1
+        return replace(
+            self,
+            load=f"{name}@{letter}{level:.4g}#{probe}",
+            level=level,
+            requests=_requests(self.keys, streams),
+            warmup_requests=_warmup(self.keys, level, streams),
+            probe=probe,
+        )
 
 
 def loads_of(keys: LoadKeys) -> Iterator[Load]:
@@ -69,8 +102,8 @@ def loads_of(keys: LoadKeys) -> Iterator[Load]:
             spec=spec,
             level_kind=kind,
             level=level,
-            requests=_requests(keys.requests, streams),
-            warmup_requests=_warmup(keys.warmup, streams),
+            requests=_requests(keys, streams),
+            warmup_requests=_warmup(keys, level, streams),
             duration_s=keys.duration_s,
             repeats=keys.repeats,
             keys=keys,
@@ -78,7 +111,9 @@ def loads_of(keys: LoadKeys) -> Iterator[Load]:
 
 
 def load_ids(keys: LoadKeys) -> list[str]:
-    """Return the ids of a section's loads, `name@c8` for each level."""
+    """Return the ids of a section's loads, `name@c8` for each level; a search is one load."""
+    if keys.search is not None:
+        return [f"{keys.name or keys.workload}@search"]
     kind, levels = _levels(keys)
     letter = "c" if kind == "concurrency" else "r"
     return [f"{keys.name or keys.workload}@{letter}{_spelled(level)}" for level in levels]
@@ -90,6 +125,9 @@ def _spelled(level: float) -> str:
 
 
 def _levels(keys: LoadKeys) -> tuple[LevelKind, tuple[float, ...]]:
+    if keys.search is not None:
+        by_streams = keys.search.concurrency is not None
+        return "concurrency" if by_streams else "rate_per_s", (keys.search.span.low,)
     kind: LevelKind = "concurrency" if keys.concurrency is not None else "rate_per_s"
     level = keys.concurrency if keys.concurrency is not None else keys.rate_per_s
     if level is None:
@@ -97,11 +135,21 @@ def _levels(keys: LoadKeys) -> tuple[LevelKind, tuple[float, ...]]:
     return kind, level if isinstance(level, tuple) else (level,)
 
 
-def _requests(asked: int | Requests | None, streams: int) -> int | None:
+def _requests(keys: LoadKeys, streams: int) -> int | None:
+    """Return how many requests a window holds; a search without a number takes what it needs."""
+    asked = keys.requests
     if isinstance(asked, Requests):
         return max(asked.per_stream * streams, asked.at_least)
+    if asked is None and keys.search is not None:
+        return max(requests_for(keys.search.slo.quantile), 2 * streams)
     return asked
 
 
-def _warmup(asked: int | PerStream, streams: int) -> int:
-    return asked.per_stream * streams if isinstance(asked, PerStream) else asked
+def _warmup(keys: LoadKeys, level: float, streams: int) -> int:
+    """Return how many requests come before the window; at a searched rate for a time of their own.
+
+    A search's window opens upon arrivals that go on, so that it shows the steady state.
+    """
+    if keys.search is not None and keys.search.rate_per_s is not None:
+        return max(1, math.ceil(level * keys.search.settle_s))
+    return keys.warmup.per_stream * streams if isinstance(keys.warmup, PerStream) else keys.warmup

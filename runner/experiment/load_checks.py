@@ -12,6 +12,8 @@ from runner.experiment.forms import form_of
 from runner.experiment.levels import load_ids
 from runner.experiment.places import WORD, Place
 
+_FEWEST_FOR_P99 = 100
+
 
 def load_complaints(loads: Sequence[LoadKeys], timeouts: Timeouts) -> Iterator[Complaint]:
     """Yield complaints about each load, and about loads that could not be told apart."""
@@ -20,6 +22,7 @@ def load_complaints(loads: Sequence[LoadKeys], timeouts: Timeouts) -> Iterator[C
         place: Place = ("loads", number)
         yield from _load(place, load)
         yield from _contradictions(place, load)
+        yield from _search(place, load)
         if load.duration_s is not None and load.duration_s > timeouts.load_s:
             sentence = f"is longer than [timeouts] load_s = {timeouts.load_s:g}; raise that too"
             yield Complaint(place=(*place, "duration_s"), sentence=sentence)
@@ -55,15 +58,34 @@ def _advised(found: Complaint, spec: type[workloads.Spec]) -> str:
     return unknown_key(("loads", 0, *found.place), known, form_of(Experiment))
 
 
+def _search(place: Place, load: LoadKeys) -> Iterator[Complaint]:
+    """Judge what goes with a search: its windows end by requests, enough of them for a p99."""
+    if load.search is None:
+        return
+    if load.duration_s is not None:
+        sentence = "a search ends its windows by requests; write requests = 300, or leave both out"
+        yield Complaint(place=(*place, "duration_s"), sentence=sentence)
+    if load.search.rate_per_s is not None and "warmup" in load.model_fields_set:
+        sentence = "a search at a rate warms up by arrivals; write search.settle_s = 10 instead"
+        yield Complaint(place=(*place, "warmup"), sentence=sentence)
+    asked = load.requests
+    fewest = asked.at_least if isinstance(asked, Requests) else asked
+    if load.search.slo.quantile >= 0.99 and fewest is not None and fewest < _FEWEST_FOR_P99:
+        sentence = f"a p99 has a value from {_FEWEST_FOR_P99} requests on; 299 make it likely right"
+        yield Complaint(place=(*place, "requests"), sentence=sentence)
+
+
 def _contradictions(place: Place, load: LoadKeys) -> Iterator[Complaint]:
     written = load.model_fields_set
+    searches_streams = load.search is not None and load.search.concurrency is not None
+    is_closed = load.concurrency is not None or searches_streams
     for key in ("arrivals", "burstiness"):
-        if load.concurrency is not None and key in written:
+        if is_closed and key in written:
             sentence = "goes with rate_per_s: a closed loop sends when an answer has ended"
             yield Complaint(place=(*place, key), sentence=sentence)
-    if load.rate_per_s is not None and "burstiness" in written and load.arrivals != "gamma":
+    if not is_closed and "burstiness" in written and load.arrivals != "gamma":
         sentence = 'goes with arrivals = "gamma"'
         yield Complaint(place=(*place, "burstiness"), sentence=sentence)
-    if load.rate_per_s is not None and isinstance(load.requests, Requests):
+    if not is_closed and isinstance(load.requests, Requests):
         sentence = "arrivals at a rate have no streams; write requests = 100, or duration_s = 60"
         yield Complaint(place=(*place, "requests"), sentence=sentence)

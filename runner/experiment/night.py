@@ -11,9 +11,10 @@ from typing import Any, Final
 from pydantic import Field, PositiveFloat
 
 from runner.errors import ExperimentError
-from runner.experiment import EngineKeys, Experiment, Keys, Matrix, Metric
+from runner.experiment import EngineKeys, Experiment, Matrix, Metric
 from runner.experiment.checks import complaints_of
 from runner.experiment.complaints import Complaint, findings_of
+from runner.experiment.keys import Keys
 from runner.experiment.read import error_of, overlaid, parsed, read, text_of
 from runner.experiment.unusable import unusable
 

@@ -91,7 +91,8 @@ def expand(experiment: Experiment) -> Plan:
     loads = tuple(load for keys in experiment.loads for load in loads_of(keys))
     if experiment.compare is not None:
         labels = [cell.label for cell, _ in resolved]
-        check_compared(experiment.compare, labels, [load.load for load in loads])
+        levels = [load.load for load in loads if load.range is None]
+        check_compared(experiment.compare, labels, levels)
     return Plan(
         experiment=experiment,
         cells=cells,

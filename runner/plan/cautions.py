@@ -8,6 +8,7 @@ from runner.experiment import Experiment
 from runner.experiment.levels import Load
 from runner.experiment.matrix import matches, points_of
 from runner.plan.cells import Cell
+from runner.search import requests_for
 from runner.workloads.lengths import Distribution, longest
 
 _FEW_FOR_P99 = 100
@@ -36,6 +37,10 @@ def cautions(
 def load_cautions(loads: Sequence[Load], cells: Sequence[Cell]) -> Iterator[str]:
     """Yield what is doubtful about loads: too few requests, or more than a cell is sized for."""
     for load in loads:
+        if load.range is not None:
+            yield from _searched(load)
+            yield from _too_long(load, cells)
+            continue
         if load.requests is not None and load.requests < _FEW_FOR_P99:
             yield (
                 f"{load.load}: {load.requests} requests are too few for a p99; the tables will show"
@@ -48,6 +53,17 @@ def load_cautions(loads: Sequence[Load], cells: Sequence[Cell]) -> Iterator[str]
             )
         yield from _too_long(load, cells)
         yield from _queued(load, cells)
+
+
+def _searched(load: Load) -> Iterator[str]:
+    """Yield what is doubtful about a search: windows too small for the quantile that it asks."""
+    search = load.keys.search
+    needed = requests_for(search.slo.quantile) if search is not None else 0
+    if load.requests is not None and load.requests < needed:
+        yield (
+            f"{load.load}: a window of {load.requests} requests may miss the slow ones, so that a"
+            f" level above the capacity meets by chance; {needed} show them with 95 %"
+        )
 
 
 def _too_long(load: Load, cells: Sequence[Cell]) -> Iterator[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from runner.experiment.levels import Load
 from runner.plan import Plan
 from runner.plan.cells import Cell
+from runner.search import Next, Probe, Range, step
 from runner.workloads.lengths import Distribution, longest
 
 Speed = Literal["gpu", "cpu", "simulated"]
@@ -106,10 +109,22 @@ def is_primed(cell: Cell, plan: Plan) -> bool:
 
 def load_s(load: Load, pace: Pace) -> float:
     """Return the seconds of a load with its warm-up, over all its repeats."""
+    if load.range is not None:
+        return load.repeats * sum(load_s(probe, pace) for probe in _probes(load, load.range))
     given, wanted = _lengths(load)
     warmup_s = _requests_s(load, load.warmup_requests, given, wanted, pace)
     window_s = load.duration_s or _requests_s(load, load.requests or 0, given, wanted, pace)
-    return load.repeats * (warmup_s + window_s)
+    repeats = 1 if load.probe is not None else load.repeats
+    return repeats * (warmup_s + window_s)
+
+
+def _probes(load: Load, within: Range) -> Iterator[Load]:
+    """Yield probes of a search that ends in the middle of its range: a climb, then bisection."""
+    middle = math.sqrt(within.low * within.high)
+    tried: list[Probe] = []
+    while isinstance(found := step(tried, within), Next):
+        yield load.at(found.level, len(tried))
+        tried.append(Probe(level=found.level, met=found.level <= middle))
 
 
 def _requests_s(load: Load, count: int, given: float, wanted: float, pace: Pace) -> float:

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.experiment.levels import Load
 from runner.launchers import Launch
 from runner.launchers.docker_line import equivalent
 from runner.plan import Plan
 from runner.plan.cells import Cell
 from runner.plan.estimate import estimate, is_primed
 from runner.plan.launch import Circumstances, launch_of, models_folder
+from runner.search import most_probes
 from runner.secrets import Redactor
 
 
@@ -151,16 +153,38 @@ def _loads(plan: Plan) -> Iterator[str]:
     yield "Loads of each boot, in this order"
     width = max([len(load.load) for load in plan.loads], default=0)
     for load in plan.loads:
-        law = f"{load.level:g} requests per second ({load.keys.arrivals})"
-        level = f"{load.in_flight} in flight" if load.in_flight else law
-        work = f"{load.requests} requests" if load.requests else f"{load.duration_s:g} s"
+        asked = _searched(load) if load.range else _level(load)
         repeats = f", {load.repeats} times" if load.repeats > 1 else ""
         flush = "" if load.keys.flush else ", prefix cache not flushed before"
         spec = ", ".join(f"{key} = {_value(value)}" for key, value in _spec(load.spec).items())
-        yield (
-            f"  {load.load:<{width}}  {level}, {work} after {load.warmup_requests} of warm-up"
-            f"{repeats}{flush}; {spec}"
-        )
+        yield f"  {load.load:<{width}}  {asked}{repeats}{flush}; {spec}"
+
+
+def _level(load: Load) -> str:
+    law = f"{load.level:g} requests per second ({load.keys.arrivals})"
+    level = f"{load.in_flight} in flight" if load.in_flight else law
+    work = f"{load.requests} requests" if load.requests else f"{load.duration_s:g} s"
+    return f"{level}, {work} after {load.warmup_requests} of warm-up"
+
+
+def _searched(load: Load) -> str:
+    """Return what a search looks for, where, and how long it may take."""
+    search, within = load.keys.search, load.range
+    if search is None or within is None:
+        return ""
+    by_rate = search.rate_per_s is not None
+    unit = f"requests per second ({load.keys.arrivals})" if by_rate else "in flight"
+    before = f"{search.settle_s:g} s of arrivals" if by_rate else "a warm-up"
+    each = (
+        f"{load.requests} requests"
+        if load.at(within.high, 0).requests == load.requests
+        else (f"{load.requests} requests or more")
+    )
+    return (
+        f"search of the highest level from {within.low:g} to {within.high:g} {unit} with"
+        f" {search.slo.told}, to within {100 * within.within_ratio:g} %: at most"
+        f" {most_probes(within)} probes of {each} after {before}"
+    )
 
 
 def _spec(spec: Any) -> dict[str, Any]:

@@ -68,7 +68,9 @@ def declared(results: Results, experiment: str, run: str) -> Declared:
     compare = (file.compare if file else None) or Compare()
     plans = {load.load: load for keys in (file.loads if file else ()) for load in loads_of(keys)}
     stored = results.loads[(results.loads.experiment == experiment) & (results.loads.run == run)]
-    known = tuple(plans) or tuple(dict.fromkeys(str(load) for load in stored.load))
+    stored = stored[stored.search.isna()]
+    levels = tuple(name for name, load in plans.items() if load.range is None)
+    known = levels if plans else tuple(dict.fromkeys(str(load) for load in stored.load))
     try:
         pairs = pairs_of(labels, compare.pairs)
     except ExperimentError:

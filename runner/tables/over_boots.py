@@ -89,10 +89,15 @@ def complete(results: Results) -> pd.DataFrame:
 
 @once
 def measured(results: Results) -> pd.DataFrame:
-    """Return the loads of complete boots in the order of cells, loads and boots, void ones too."""
+    """Return the loads of complete boots in the order of cells, loads and boots, void ones too.
+
+    Probes of a search are left out: each boot chose its own levels, see the table `capacity`.
+    """
     boots = results.boots[(results.boots.outcome == "done") & (results.boots.boot >= 0)]
     keys = ["experiment", "run", "cell_id", "boot", "attempt"]
-    loads = results.loads.merge(boots[[*keys, "block", "kv_tokens"]], on=keys)
+    loads = results.loads[results.loads.search.isna()].merge(
+        boots[[*keys, "block", "kv_tokens"]], on=keys
+    )
     return labelled(loads, results).sort_values(["place", "order", "repeat", "boot"], kind="stable")
 
 
