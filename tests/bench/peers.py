@@ -1,9 +1,7 @@
 """Load clients that are measured side by side: ours, vLLM's and SGLang's two.
 
-Each drives a golden server and says what it believes; a `Claim` holds that beside the truth.
-The engines' own clients run from the virtual environments that `local/vllm-cpu` and
-`local/sglang-cpu` are built from: set RUNNER_PEERS to the folder that holds `vllm`, `sglang` and
-a tokenizer in `tiny`.
+Each drives a golden server and says what it believes; a `Claim` holds that beside the truth. The
+engines' own clients run from the images that `tests/real/build-images` makes.
 """
 
 from __future__ import annotations
@@ -15,16 +13,18 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.load.drive import drive
+from runner.load import Target
+from runner.load.drive import Driven, drive
 from runner.load.figures import Figures, figures
 from runner.load.golden import Plan
-from runner.load.golden.process import Golden, golden_ask, served
+from runner.load.golden.process import golden_ask, served
+from tests.real.booting import IMAGES, MODEL
 
-PEERS = Path(os.environ.get("RUNNER_PEERS", "/var/tmp/real-engines"))
 SERVER_CORE, CLIENT_CORE = 0, 1
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -37,6 +37,7 @@ class Claim:
     ttft_p99_s: float
     itl_p50_s: float
     itl_p99_s: float
+    output_tokens_per_s: float
     ok: int
     worker_cpu_s: float | None = None
     held_ratio: float | None = None
@@ -64,7 +65,41 @@ class Measured:
         return first, second, third
 
 
-Client = Callable[[Golden, int, int, int], Claim]
+class Cpu:
+    """CPU seconds over time of this process, of clients, and of their descendants.
+
+    Attributes:
+        roots: processes to count; golden servers below them are left out.
+    """
+
+    def __init__(self) -> None:
+        self.roots = {os.getpid()}
+        self._seen: list[tuple[int, float]] = []
+
+    def sample(self) -> None:
+        self._seen.append((time.monotonic_ns(), sum(map(tree_cpu_s, tuple(self.roots)))))
+
+    def between_s(self, from_ns: int, to_ns: int) -> float:
+        inside = [cpu_s for at_ns, cpu_s in self._seen if from_ns <= at_ns <= to_ns]
+        return inside[-1] - inside[0] if len(inside) > 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a client is asked to do."""
+
+    port: int
+    model: str
+    streams: int
+    requests: int
+    input_tokens: int = 32
+    output_tokens: int = 128
+    host: str = "127.0.0.1"
+    seed: int = 0
+    cpu: Cpu = field(default_factory=Cpu)
+
+
+Client = Callable[[Job], Claim]
 
 
 def measured(
@@ -78,7 +113,15 @@ def measured(
             pinned(CLIENT_CORE),
             watched() as cpu,
         ):
-            claim = client(golden, streams, requests, tokens)
+            job = Job(
+                port=golden.port,
+                model="golden",
+                streams=streams,
+                requests=requests,
+                output_tokens=tokens,
+                cpu=cpu,
+            )
+            claim = client(job)
         truths = [one for one in golden.truth() if len(one.chunk_ns) > 1]
         truths = truths[-requests:]
         opened_ns = min(one.sent_ns for one in truths)
@@ -102,20 +145,6 @@ def pinned(core: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-class Cpu:
-    """CPU seconds of this process and its descendants over time, the golden server left out."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[int, float]] = []
-
-    def sample(self) -> None:
-        self._seen.append((time.monotonic_ns(), tree_cpu_s(os.getpid())))
-
-    def between_s(self, from_ns: int, to_ns: int) -> float:
-        inside = [cpu_s for at_ns, cpu_s in self._seen if from_ns <= at_ns <= to_ns]
-        return inside[-1] - inside[0] if len(inside) > 1 else 0.0
 
 
 @contextlib.contextmanager
@@ -151,107 +180,129 @@ def tree_cpu_s(root: int) -> float:
     return total_s
 
 
-def ours(golden: Golden, streams: int, requests: int, tokens: int) -> Claim:
+def ours(job: Job) -> Claim:
     """Drive with our client, its parser on the same core."""
     with tempfile.TemporaryDirectory(prefix="bench-spool-") as folder:
         driven = drive(
-            target=golden.target(),
-            asks=(golden_ask(number, output_tokens=tokens) for number in range(requests)),
-            in_flight=streams,
+            target=Target(host=job.host, port=job.port, path="/v1/completions"),
+            asks=(
+                golden_ask(number, input_tokens=job.input_tokens, output_tokens=job.output_tokens)
+                for number in range(job.requests)
+            ),
+            in_flight=job.streams,
             cpus=(CLIENT_CORE,),
             request_timeout_s=120.0,
             spool=Path(folder),
         )
-        found = figures(
-            driven.timelines(),
-            opened_ns=driven.opened_ns,
-            closed_ns=driven.closed_ns,
-            steady=driven.steady,
-        )
+        return claimed(driven)
+
+
+def claimed(driven: Driven) -> Claim:
+    """Return what our client believes."""
+    found = figures(
+        driven.timelines(),
+        opened_ns=driven.opened_ns,
+        closed_ns=driven.closed_ns,
+        steady=driven.steady,
+    )
     return Claim(
         ttft_p50_s=found.ttft.p50_s or 0.0,
         ttft_p99_s=found.ttft.p99_s or found.ttft.max_s or 0.0,
         itl_p50_s=found.itl.p50_s or 0.0,
         itl_p99_s=found.itl.p99_s or found.itl.max_s or 0.0,
+        output_tokens_per_s=found.output_tokens_per_s or 0.0,
         ok=found.ok,
         worker_cpu_s=sum(driven.proof.cpu_s),
         held_ratio=driven.proof.held_in_flight_ratio,
     )
 
 
-def vllm(golden: Golden, streams: int, requests: int, tokens: int) -> Claim:
+def vllm(job: Job) -> Claim:
     """Drive with `vllm bench serve`."""
-    with tempfile.TemporaryDirectory(prefix="bench-vllm-") as folder:
-        command = [
-            str(PEERS / "vllm/bin/vllm"), "bench", "serve",
-            "--backend", "openai", "--base-url", f"http://127.0.0.1:{golden.port}",
-            "--endpoint", "/v1/completions", "--model", "golden",
-            "--tokenizer", str(PEERS / "tiny"), "--dataset-name", "random",
-            "--random-input-len", "32", "--random-output-len", str(tokens),
-            "--num-prompts", str(requests), "--max-concurrency", str(streams), "--ignore-eos",
-            "--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", "50,99",
-            "--save-result", "--result-dir", folder, "--result-filename", "claim.json",
-        ]  # fmt: skip
-        run(command, Path(folder))
-        said = json.loads(Path(folder, "claim.json").read_text())
+    command = [
+        "vllm", "bench", "serve",
+        "--backend", "openai", "--base-url", f"http://{job.host}:{job.port}",
+        "--endpoint", "/v1/completions", "--model", job.model,
+        "--tokenizer", str(MODEL), "--dataset-name", "random", "--seed", str(job.seed),
+        "--random-input-len", str(job.input_tokens),
+        "--random-output-len", str(job.output_tokens),
+        "--num-prompts", str(job.requests), "--max-concurrency", str(job.streams), "--ignore-eos",
+        "--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", "50,99",
+        "--save-result", "--result-dir", "/bench", "--result-filename", "claim.json",
+    ]  # fmt: skip
+    said = json.loads(run(IMAGES["vllm"], command, job.cpu))
     return Claim(
         ttft_p50_s=said["p50_ttft_ms"] / 1e3,
         ttft_p99_s=said["p99_ttft_ms"] / 1e3,
         itl_p50_s=said["p50_itl_ms"] / 1e3,
         itl_p99_s=said["p99_itl_ms"] / 1e3,
+        output_tokens_per_s=said["output_throughput"],
         ok=said["completed"],
     )
 
 
-def sglang(golden: Golden, streams: int, requests: int, tokens: int) -> Claim:
+def sglang(job: Job) -> Claim:
     """Drive with SGLang's Python client."""
-    return _sglang("sglang.benchmark.serving", golden, streams, requests, tokens)
+    return _sglang("sglang.benchmark.serving", job)
 
 
-def sglang_rust(golden: Golden, streams: int, requests: int, tokens: int) -> Claim:
+def sglang_rust(job: Job) -> Claim:
     """Drive with SGLang's Rust client."""
-    return _sglang("sglang.benchmark.rust_client", golden, streams, requests, tokens)
+    return _sglang("sglang.benchmark.rust_client", job)
 
 
-def _sglang(module: str, golden: Golden, streams: int, requests: int, tokens: int) -> Claim:
-    with tempfile.TemporaryDirectory(prefix="bench-sglang-") as folder:
-        output = Path(folder, "claim.jsonl")
-        command = [
-            str(PEERS / "sglang/bin/python"), "-m", module, "--backend", "sglang-oai",
-            "--base-url", f"http://127.0.0.1:{golden.port}", "--model", "golden",
-            "--tokenizer", str(PEERS / "tiny"), "--dataset-name", "random-ids",
-            "--random-input-len", "32", "--random-output-len", str(tokens),
-            "--random-range-ratio", "1", "--num-prompts", str(requests),
-            "--max-concurrency", str(streams), "--warmup-requests", "0",
-            "--output-file", str(output),
-        ]  # fmt: skip
-        run(command, Path(folder))
-        said = json.loads(output.read_text().splitlines()[-1])
+def _sglang(module: str, job: Job) -> Claim:
+    command = [
+        "python3", "-m", module, "--backend", "sglang-oai",
+        "--base-url", f"http://{job.host}:{job.port}", "--model", job.model,
+        "--tokenizer", str(MODEL), "--dataset-name", "random-ids", "--seed", str(job.seed),
+        "--random-input-len", str(job.input_tokens),
+        "--random-output-len", str(job.output_tokens), "--random-range-ratio", "1",
+        "--num-prompts", str(job.requests), "--max-concurrency", str(job.streams),
+        "--warmup-requests", "0", "--output-file", "/bench/claim.json",
+    ]  # fmt: skip
+    said = json.loads(run(IMAGES["sglang"], command, job.cpu).splitlines()[-1])
     return Claim(
         ttft_p50_s=said["median_ttft_ms"] / 1e3,
         ttft_p99_s=said["p99_ttft_ms"] / 1e3,
         itl_p50_s=said["median_itl_ms"] / 1e3,
         itl_p99_s=said["p99_itl_ms"] / 1e3,
+        output_tokens_per_s=said["output_throughput"],
         ok=said["completed"],
     )
 
 
-def run(command: list[str], folder: Path) -> None:
-    """Run a peer; what it said is shown when it fails."""
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "SGLANG_USE_CPU_ENGINE": "1",
-        "PYTHONPATH": f"{PEERS / 'extra/opt/shim'}:{folder}",
-    }
-    # SGLang's client imports the datasets library for data sets that are not used here
-    (folder / "datasets.py").write_text("def __getattr__(name): return None\n")
-    ended = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, env=environment
-    )
-    if ended.returncode:
-        raise RuntimeError(f"{command[:3]} ended with {ended.returncode}: {ended.stderr[-1500:]}")
+def run(image: str, command: list[str], cpu: Cpu) -> str:
+    """Run a peer on the client's core and return its claim; what it said is shown when it fails."""
+    name = f"runner-bench-{uuid.uuid4().hex[:12]}"
+    with tempfile.TemporaryDirectory(prefix="bench-peer-") as folder:
+        # SGLang's client imports the datasets library for data sets that are not used here
+        Path(folder, "datasets.py").write_text("def __getattr__(name): return None\n")
+        docker = [
+            "docker", "run", "--rm", "--name", name, "--network", "host",
+            "--cpuset-cpus", str(CLIENT_CORE), "--volume", f"{folder}:/bench",
+            "--volume", f"{MODEL}:{MODEL}:ro", "--env", "PYTHONPATH=/bench", "--workdir", "/bench",
+            "--entrypoint", "", image, *command,
+        ]  # fmt: skip
+        with subprocess.Popen(
+            docker, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as client:
+            cpu.roots.add(_main_process(name))
+            said = client.communicate()[0]
+        if client.returncode:
+            raise RuntimeError(f"{command[:3]} ended with {client.returncode}: {said[-1500:]}")
+        return Path(folder, "claim.json").read_text()
+
+
+def _main_process(name: str) -> int:
+    """Return the process number of a container's first process, as this machine counts."""
+    asked = ["docker", "inspect", "--format", "{{.State.Pid}}", name]
+    for _ in range(100):
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+        if said not in ("", "0"):
+            return int(said)
+        time.sleep(0.1)
+    raise RuntimeError(f"container {name} did not start")
 
 
 CLIENTS: dict[str, Client] = {

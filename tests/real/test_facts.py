@@ -9,7 +9,7 @@ import pytest
 from runner.ready import wait_until_ready
 
 if TYPE_CHECKING:
-    from tests.real.conftest import Booted
+    from tests.real.booting import Booted
 
 pytestmark = [pytest.mark.docker, pytest.mark.real]
 

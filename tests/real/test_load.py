@@ -16,7 +16,7 @@ from runner.preflight import vocabulary_of
 from runner.workloads import Vocabulary
 
 if TYPE_CHECKING:
-    from tests.real.conftest import Booted
+    from tests.real.booting import Booted
 
 pytestmark = [pytest.mark.docker, pytest.mark.real]
 

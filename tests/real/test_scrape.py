@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from runner.cli import main
 
 if TYPE_CHECKING:
-    from tests.real.conftest import Booted
+    from tests.real.booting import Booted
 
 pytestmark = [pytest.mark.docker, pytest.mark.real]
 

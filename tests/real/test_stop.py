@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.real.conftest import Booted
+    from tests.real.booting import Booted
 
 pytestmark = [pytest.mark.docker, pytest.mark.real]
 
