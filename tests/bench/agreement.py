@@ -46,6 +46,7 @@ class Round:
 
     claim: Claim
     wire: Claim
+    lost: int
 
 
 def main() -> None:
@@ -96,7 +97,8 @@ def watched(client: Callable[[Job], Claim], job: Job) -> Round:
         interface = interface_to(job.host)
         with tapped(Path(folder), port=job.port, interface=interface) as tap:
             claim = client(job)
-    return Round(claim=claim, wire=wire_of(tap, job))
+    lost = tap.wire.lost if tap.wire else 0
+    return Round(claim=claim, wire=wire_of(tap, job), lost=lost)
 
 
 def wire_of(tap: Tapped, job: Job) -> Claim:
@@ -156,7 +158,16 @@ def lines(rounds: list[dict[str, Round]]) -> Iterator[str]:
                 f"{name} {centres[-1]:.2f} [{min(claims):.2f} - {max(claims):.2f}] {unit}, "
                 f"off the wire {statistics.median(errors):+.2f}"
             )
-        yield f"{what:16} {words[0]:60} {words[1]:72} ratio {centres[1] / centres[0]:.3f}"
+        yield f"{what:16} {words[0]:64} {words[1]:72} ratio {centres[1] / centres[0]:.3f}"
+    left_ms = [(done["ours"].claim.remaining_error_p99_s or 0) * 1e3 for done in rounds]
+    yield f"ours, by its own proof: error left in a time, p99 {statistics.median(left_ms):.3f} ms"
+    for name in ("ours", "vllm bench serve"):
+        seen = [done[name] for done in rounds]
+        yield (
+            f"{name}: {sum(one.claim.ok for one in seen)} requests claimed, "
+            f"{sum(one.wire.ok for one in seen)} on the wire, packets not seen there: "
+            f"{sum(one.lost for one in seen)}"
+        )
 
 
 if __name__ == "__main__":

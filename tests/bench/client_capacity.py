@@ -109,41 +109,72 @@ def raw_gb_per_s(size_bytes: int) -> float:
 
 
 def memory(settings: Settings) -> Iterator[Row]:
-    """Memory to judge a million requests of 128 tokens, read from their shard."""
+    """Memory to judge and to store a million requests of 128 tokens, read from their shard."""
     count = 1_000_000
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "shard")
-        tokens = array("I", [1] * 128)
-        gaps = np.cumsum(np.random.default_rng(1).uniform(9e6, 11e6, 128)).astype(np.int64)
-        with path.open("wb") as file:
-            for number in range(count):
-                sent_ns = 1_000_000_000 + number * 10_000
-                times = array("q", (gaps + sent_ns).tobytes())
-                one = Timeline(
-                    request=number, sent_ns=sent_ns, ended_ns=times[-1] + 1, stamp="kernel",
-                    input_tokens=32, output_tokens=128,
-                )  # fmt: skip
-                shard.write(file, one, times, tokens)
-        code = (
-            "import resource, sys; from pathlib import Path; from runner.load import shard;"
-            "from runner.load.census import census; from runner.load.figures import figures;"
-            "p = Path(sys.argv[1]); c = census(shard.read(p));"
-            "t = dict(opened_ns=c.opened_ns, closed_ns=c.last_ended_ns, steady=None);"
-            "f = figures(shard.read(p), **t);"
-            "print(f.itl.count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-        )
-        began_s = time.perf_counter()
-        said = subprocess.run(
-            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
-        ).stdout.split()
-        took_s = time.perf_counter() - began_s
-    yield Row(
-        name="gaps judged", found=said[0], bound=str(count * 127), kept=int(said[0]) == count * 127
-    )
-    yield at_most(
-        "memory to judge a million requests of 128 tokens", [int(said[1]) / 1e6], 2.0, "GB"
-    )
-    yield Row(name="time to judge them", found=f"{took_s:.0f} s")
+        fill(path, count)
+        for what, code in (("judge", JUDGING), ("store", STORING)):
+            began_s = time.perf_counter()
+            said = subprocess.run(
+                [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+            ).stdout.split()
+            took_s = time.perf_counter() - began_s
+            title = f"{what} a million requests of 128 tokens"
+            yield Row(
+                name=f"gaps or chunks seen to {title}",
+                found=said[0],
+                bound=f">= {count * 127}",
+                kept=int(said[0]) >= count * 127,
+            )
+            yield at_most(f"memory to {title}", [int(said[1]) / 1e6], 2.0, "GB")
+            yield Row(name=f"time to {title}", found=f"{took_s:.0f} s")
+
+
+JUDGING = """
+import resource, sys
+from pathlib import Path
+from runner.load import shard
+from runner.load.census import census
+from runner.load.figures import figures
+
+path = Path(sys.argv[1])
+found = census(shard.read(path))
+times = dict(opened_ns=found.opened_ns, closed_ns=found.last_ended_ns, steady=None)
+print(figures(shard.read(path), **times).itl.count)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+STORING = """
+import resource, sys
+from pathlib import Path
+import pyarrow.parquet as pq
+from runner.load import shard
+from runner.measure import request_row
+from runner.store import BootKey, Store
+
+path = Path(sys.argv[1])
+desk = Store(path.parent / "results", "bench").new_run("content", "").desk("cell", 0)
+keys = dict(desk.key.columns, load="random@c1", repeat=0)
+desk.add_load(keys, (request_row(one, 0, keys) for one in shard.read(path)))
+print(sum(pq.read_metadata(file).num_rows for file in desk.folder.glob("requests-*")) * 128)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def fill(path: Path, count: int) -> None:
+    """Write a shard of so many requests, as a worker's parser leaves it."""
+    tokens = array("I", [1] * 128)
+    gaps = np.cumsum(np.random.default_rng(1).uniform(9e6, 11e6, 128)).astype(np.int64)
+    with path.open("wb") as file:
+        for number in range(count):
+            sent_ns = 1_000_000_000 + number * 10_000
+            times = array("q", (gaps + sent_ns).tobytes())
+            one = Timeline(
+                request=number, sent_ns=sent_ns, ended_ns=times[-1] + 1, stamp="kernel",
+                input_tokens=32, output_tokens=128,
+            )  # fmt: skip
+            shard.write(file, one, times, tokens)
 
 
 def start(settings: Settings) -> Iterator[Row]:

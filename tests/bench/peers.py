@@ -41,6 +41,7 @@ class Claim:
     ok: int
     worker_cpu_s: float | None = None
     held_ratio: float | None = None
+    remaining_error_p99_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +215,7 @@ def claimed(driven: Driven) -> Claim:
         ok=found.ok,
         worker_cpu_s=sum(driven.proof.cpu_s),
         held_ratio=driven.proof.held_in_flight_ratio,
+        remaining_error_p99_s=driven.proof.remaining_error_p99_s,
     )
 
 
