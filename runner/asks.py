@@ -88,6 +88,7 @@ def asks_of(
             due_s=due_s,
             after=prompt.after,
             think_s=prompt.think_s,
+            keep_answer=prompt.keep_answer and purpose != "warmup",
         )
 
 

@@ -70,6 +70,9 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "unequal_tails": ("suspect", "End loads by requests, not by time, to compare a p99."),
     "drift_over_blocks": ("suspect", "Let the machine settle; look at clocks and other processes."),
     "warmup_inside": ("suspect", "Give the load a warmup, so that none of it is in the window."),
+    "other_answers": ("suspect", "Read `answer` in `requests`: fast and wrong is no result."),
+    "invalid_answers": ("suspect", "Read `answer` in `requests`, and how the server constrains."),
+    "preempted": ("suspect", "Give it more KV memory, fewer in flight, or compare what it costs."),
     "not_aligned": ("suspect", "Give both the settings that differ, or read it as one package."),
 }
 """Name -> how serious it is, and what to do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -104,6 +105,7 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         "load": load.load,
         "repeat": draw.repeat,
         "workload": load.workload,
+        "asked": json.dumps(load.asked, sort_keys=True),
         "level_kind": load.level_kind,
         "level": load.level,
         "started_at": started_at,

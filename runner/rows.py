@@ -195,6 +195,7 @@ FACTS: Final = _columns(
 LOADS: Final = _columns(
     *_LOAD,
     ("workload", TEXT, "", "kind of work"),
+    ("asked", TEXT, "", "what decides its work, with what the files it names hold, JSON"),
     ("level_kind", TEXT, "", "concurrency or rate_per_s"),
     ("level", NUMBER, "", "requests in flight, or arrivals per second"),
     ("search", TEXT, "", "the search whose probe it is; null for a load of its own"),
@@ -252,6 +253,8 @@ REQUESTS: Final = _columns(
     ("cached_tokens", WHOLE, "tokens", "prompt tokens from the prefix cache by the server's count"),
     ("outcome", TEXT, "", "ok, or the class of failure"),
     ("detail", TEXT, "", "status, error text or lengths of a failure"),
+    ("answer", TEXT, "", "what was answered, where the workload keeps it; null when not kept"),
+    ("answer_ids", pa.list_(pa.int32()), "", "token ids of the answer; null when not known"),
 )
 
 GPU: Final = _columns(

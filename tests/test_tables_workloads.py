@@ -152,6 +152,39 @@ def test_constrained_answers_are_held_against_free_ones_boot_by_boot(tmp_path: P
     assert found[0]["tokens an answer"] == (74.0, 74.0)
 
 
+def test_shares_of_valid_answers_are_of_finished_ones_and_cost_is_at_equal_lengths(
+    tmp_path: Path,
+) -> None:
+    stored = STORED.Stored(tmp_path, file=STRUCTURED)
+    cell = stored.cell("sglang")
+    schema = {"type": "object", "required": ["a"]}
+    for boot in range(2):
+        loads, sent = [], {}
+        for name, constrained in (("asked", False), ("constrained", True)):
+            spec = {"constrained": constrained, "output_tokens": 4}
+            asked = {"spec": spec, "contents": {"some/thing.json": schema}}
+            usual = {"workload": "structured", "level": 8.0, "output_tokens_per_s": 100.0}
+            loads.append({"load": f"{name}@c8", "asked": json.dumps(asked), **usual})
+            end_ms = 40 if constrained else 20
+            sent[f"{name}@c8"] = [
+                request(0, 0, [1, end_ms], group="thing", answer='{"a": 1}'),
+                request(1, 0, [1, end_ms], group="thing", answer="[]"),
+                request(2, 0, [1, 2, 3, 4], group="thing", answer='{"a": '),  # cut
+                request(3, 0, [1, 2, 3], group="thing", answer="well"),
+                request(4, 0, [1, 2, 3], group="thing", answer='{"a": 2}'),
+            ]
+        stored.boot(cell, boot, loads, requests=sent, kv_tokens=60_000)
+    found = stored.read()
+    for row in rows(found, "structured"):
+        assert row["finished %"] == (80.0, 80.0)
+        assert row["JSON %"] == (75.0, 75.0)
+        assert row["valid %"] == (50.0, 50.0)
+    text = shown(found, "structured")
+    assert "end to end at equal lengths 1.800 / 1.800" in text
+    assert "sglang constrained@c8 boot 0: 50 % of its finished answers obey the schema" in text
+    assert "asked@c8 boot 0: 50 %" not in text
+
+
 def test_requests_are_read_once_however_many_tables_ask(tmp_path: Path) -> None:
     stored = STORED.Stored(tmp_path)
     sent = {"shared_prefix@c1": [request(0, 0, [400], role="first", group="a")]}

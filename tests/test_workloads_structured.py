@@ -13,6 +13,8 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from runner import workloads
+from runner.experiment import LoadKeys
+from runner.experiment.levels import loads_of
 from runner.workloads import Prompt, Vocabulary
 from runner.workloads.structured import FOLDER, schema_of
 
@@ -118,3 +120,25 @@ def test_a_schema_that_is_none_is_refused(tmp_path: Path, text: str | None, said
         path.write_text(text)
     with pytest.raises(ValidationError, match=said):
         some(1, schemas=[str(path)])
+
+
+def test_a_changed_schema_file_is_another_question(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    keys = LoadKeys.model_validate(
+        {
+            "workload": "structured",
+            "schemas": [str(file), "person"],
+            "constrained": True,
+            "output_tokens": 9,
+            "concurrency": 1,
+            "requests": 2,
+        }
+    )
+    asked = []
+    for schema in ({"type": "object"}, {"type": "object", "required": ["a"]}):
+        file.write_text(json.dumps(schema))
+        [load] = loads_of(keys)
+        asked.append(load.asked)
+        assert load.asked["contents"][str(file)] == schema
+    assert asked[0] != asked[1]
+    assert {**asked[0], "contents": None} == {**asked[1], "contents": None}

@@ -165,3 +165,17 @@ def test_a_format_that_does_not_fit_is_named_with_what_it_needs() -> None:
 def test_a_log_that_is_not_there_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValidationError, match="there is no file"):
         replayed("nowhere.csv")
+
+
+def test_a_changed_log_is_another_question(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    keys: dict[str, Any] = {"file": str(log), "times": "level", "output_tokens": 2}
+    found = []
+    for line in ('{"input_tokens": 3}', '{"input_tokens": 4}'):
+        log.write_text(line)
+        found.append(KIND.contents(KIND.spec.model_validate(keys)))
+    assert found[0] != found[1]
+    other = {"workload": "random", "input_tokens": 3, "output_tokens": 2}
+    mix = workloads.get("mix")
+    spec = mix.spec.model_validate({"parts": [{"workload": "trace", **keys}, other]})
+    assert mix.contents(spec) == found[1]

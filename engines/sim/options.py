@@ -34,6 +34,7 @@ class Simulate:
         die_after_requests: requests after which it is killed without a word.
         wrong_model: what `/v1/models` names instead of the model asked.
         zero_tokens: answers end before their first token.
+        wrong_answers: every token is another than this model's.
         lost_prefix_cache: the prefix cache is said to be on and never finds anything.
         stuck_flush: the prefix cache cannot be emptied.
         slowdown_ratio: factor on every step's time.
@@ -61,6 +62,7 @@ class Simulate:
     die_after_requests: int | None = None
     wrong_model: str | None = None
     zero_tokens: bool = False
+    wrong_answers: bool = False
     lost_prefix_cache: bool = False
     stuck_flush: bool = False
     slowdown_ratio: float = 1.0

@@ -128,7 +128,7 @@ class Server:
 
     def _request(self, wanted: Asked, answer: Answer) -> Request:
         self._requests += 1
-        return Request(
+        request = Request(
             self._requests,
             wanted.prompt,
             wanted.output_tokens,
@@ -137,6 +137,8 @@ class Server:
             constrained=bool(wanted.grammar),
             owner=answer,
         )
+        request.seed += self.twin.simulate.wrong_answers
+        return request
 
     def _grammar_s(self, grammar: str) -> float:
         """Return how long a grammar takes to compile: nothing once it is known."""

@@ -51,10 +51,12 @@ class Load:
         beside = {"concurrency", "rate_per_s", "warmup", *(self.keys.model_extra or {})}
         beside |= {"search", "requests"} if self.keys.search is None else set()
         own = {"load", "level_kind", "level", "requests", "warmup_requests"}
+        contents = workloads.get(self.workload).contents(self.spec)
         return {
             **self.keys.model_dump(mode="json", exclude=beside),
             **{name: getattr(self, name) for name in sorted(own)},
             "spec": self.spec.model_dump(mode="json"),
+            **({"contents": contents} if contents else {}),
         }
 
     @property

@@ -14,6 +14,7 @@ class Agreement:
     Attributes:
         prompts: prompts that both answered.
         equal_prompts: those answered the same, token by token.
+        equal_firsts: those whose answers begin with the same token.
         tokens: tokens of these answers, the longer of each pair.
         leading_tokens: tokens before the first that differs: after it a greedy output goes its
             own way, so nothing later is counted.
@@ -21,6 +22,7 @@ class Agreement:
 
     prompts: int
     equal_prompts: int
+    equal_firsts: int
     tokens: int
     leading_tokens: int
 
@@ -29,6 +31,11 @@ class Agreement:
         """Return the share of tokens before the first that differs."""
         return self.leading_tokens / self.tokens if self.tokens else None
 
+    @property
+    def first_ratio(self) -> float | None:
+        """Return the share of prompts whose answers begin with the same token."""
+        return self.equal_firsts / self.prompts if self.prompts else None
+
 
 def agreement(one: Mapping[str, Sequence[int]], other: Mapping[str, Sequence[int]]) -> Agreement:
     """Compare answers by prompt: prompt -> token ids of its answer."""
@@ -36,6 +43,7 @@ def agreement(one: Mapping[str, Sequence[int]], other: Mapping[str, Sequence[int
     return Agreement(
         prompts=len(pairs),
         equal_prompts=sum(list(a) == list(b) for a, b in pairs),
+        equal_firsts=sum(_leading(a[:1], b[:1]) == 1 for a, b in pairs),
         tokens=sum(max(len(a), len(b)) for a, b in pairs),
         leading_tokens=sum(_leading(a, b) for a, b in pairs),
     )

@@ -46,6 +46,7 @@ class Ask:
         after: this is a later turn: it waits for the answer to the ask of this number (from 0,
             counted within the window or within the warm-up) and has no `due_s`.
         think_s: how long after that answer it is due.
+        keep_answer: its timeline has the answer's text, and token ids where the stream has them.
     """
 
     body: bytes
@@ -56,6 +57,7 @@ class Ask:
     due_s: float | None = None
     after: int | None = None
     think_s: float = 0.0
+    keep_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Timeline:
         outcome: `ok`, or a class of failure: `refused`, `reset`, `timeout`, `status`, `in_band`,
             `truncated`, `wrong_length`, `no_usage`, `cancelled`, `malformed`.
         detail: status, error text or lengths of a failure, at most 300 characters.
+        answer: the answer's text; None where it was not asked for, or is over 64 KiB.
+        answer_ids: its token ids; None where it was not asked for, or the stream has none.
     """
 
     request: int
@@ -100,3 +104,5 @@ class Timeline:
     cached_tokens: int | None = None
     outcome: str = "ok"
     detail: str = ""
+    answer: str | None = None
+    answer_ids: tuple[int, ...] | None = None

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from runner.load.events import Events
 from runner.load.http1 import Chunked, Framing, Malformed, framing_of, head_of
+from runner.load.said import Said
 
 _DETAIL_LIMIT: Final = 300
 _EVENT_END: Final = b"\n\n\r\n"
@@ -30,6 +31,7 @@ class Answer:
     """Reads one answer from its raw reads, in order.
 
     `fault` is the first reason found why the answer is no success: an outcome and its detail.
+    `said` is what it says, where that is kept.
     """
 
     __slots__ = (
@@ -47,10 +49,11 @@ class Answer:
         "input_tokens",
         "output_tokens",
         "received_bytes",
+        "said",
         "status",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep: bool = False) -> None:
         self._continuous: bool | None = None
         self._events = Events()
         self._framing: Framing | None = None
@@ -65,6 +68,7 @@ class Answer:
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         self.received_bytes = 0
+        self.said = Said() if keep else None
         self.status: int | None = None
 
     def read(
@@ -164,7 +168,7 @@ class Answer:
 
     def _take(self, event: bytes, arrived_ns: int) -> int:
         """Read one event; return how many tokens it carried."""
-        plain = _PLAIN.search(event) if self._continuous else None
+        plain = _PLAIN.search(event) if self._continuous and self.said is None else None
         if plain is not None and b'"error"' not in event:
             tokens = int(plain[1]) - self.counted_tokens
         else:
@@ -201,6 +205,8 @@ class Answer:
             return 0
         choice = choices[0] if isinstance(choices[0], dict) else {}
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        if self.said is not None:
+            self.said.take(choice)
         content = _has_content(choice)
         if self._continuous is None and (content or total is not None):
             # a role chunk may come without usage even where all others have it

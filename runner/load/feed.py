@@ -10,7 +10,7 @@ from typing import Final
 from runner.load import Ask, Target
 
 _FRAME: Final = struct.Struct("<IIIqqq?")
-_ASKED: Final = struct.Struct("<iiHH")
+_ASKED: Final = struct.Struct("<iiHH?")
 _READ_BYTES: Final = 1 << 20
 
 
@@ -66,7 +66,8 @@ def asked_of(ask: Ask) -> bytes:
     """Pack what the reader of the answer must know of an ask."""
     group, role = ask.group.encode(), ask.role.encode()
     numbers = (-1 if n is None else n for n in (ask.input_tokens, ask.output_tokens))
-    return _ASKED.pack(*numbers, len(group), len(role)) + group + role
+    lengths = (len(group), len(role))
+    return _ASKED.pack(*numbers, *lengths, ask.keep_answer) + group + role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +78,19 @@ class Asked:
     output_tokens: int | None
     group: str
     role: str
+    keep_answer: bool
 
 
 def asked_from(packed: bytes) -> Asked:
     """Unpack what `asked_of` packed."""
-    inputs, outputs, group, _ = _ASKED.unpack_from(packed)
+    inputs, outputs, group, _, keep_answer = _ASKED.unpack_from(packed)
     text = packed[_ASKED.size :]
     return Asked(
         input_tokens=None if inputs < 0 else inputs,
         output_tokens=None if outputs < 0 else outputs,
         group=text[:group].decode(),
         role=text[group:].decode(),
+        keep_answer=keep_answer,
     )
 
 

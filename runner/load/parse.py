@@ -61,7 +61,10 @@ class Parser:
 
     def take(self, record: Record) -> None:
         """Read one record; write the timeline when the request has ended."""
-        answer = self._answers.setdefault(record.number, Answer())
+        answer = self._answers.get(record.number)
+        if answer is None:
+            answer = Answer(keep=asked_from(record.asked).keep_answer)
+            self._answers[record.number] = answer
         self._read(answer, record)
         raw = (self._raw.pop(record.number, b"") + record.data)[:_RAW_BYTES]
         if not record.ended:
@@ -118,6 +121,8 @@ class Parser:
             cached_tokens=answer.cached_tokens,
             outcome=outcome,
             detail=detail,
+            answer=answer.said.text if answer.said else None,
+            answer_ids=answer.said.ids if answer.said else None,
         )
 
     def report(self) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 from runner.load import Timeline
 
-_HEAD: Final = struct.Struct("<I?qqqiiiIHHHB?")
+_HEAD: Final = struct.Struct("<I?qqqiiiIHHHB?ii")
 _STAMPS: Final = ("user", "kernel")
 _OUTCOMES: Final = (
     "ok", "refused", "reset", "timeout", "status", "in_band", "truncated", "wrong_length",
@@ -23,6 +23,8 @@ def write(
 ) -> None:
     """Append one timeline, its chunks given as arrays of 64-bit and 32-bit numbers."""
     texts = [text.encode() for text in (timeline.group, timeline.role, timeline.detail)]
+    answer = (timeline.answer or "").encode()
+    ids = array("I", timeline.answer_ids or ())
     counts = (timeline.input_tokens, timeline.output_tokens, timeline.cached_tokens)
     file.write(
         _HEAD.pack(
@@ -36,9 +38,11 @@ def write(
             *map(len, texts),
             _OUTCOMES.index(timeline.outcome),
             timeline.stamp == "kernel",
+            -1 if timeline.answer is None else len(answer),
+            -1 if timeline.answer_ids is None else len(ids),
         )
     )
-    file.writelines((*texts, chunk_ns.tobytes(), chunk_tokens.tobytes()))
+    file.writelines((*texts, chunk_ns.tobytes(), chunk_tokens.tobytes(), answer, ids.tobytes()))
 
 
 def read(path: Path) -> Iterator[Timeline]:
@@ -52,7 +56,9 @@ def read(path: Path) -> Iterator[Timeline]:
     with path.open("rb") as file:
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             fields = _HEAD.unpack(head)
-            if file.tell() + 12 * fields[8] + sum(fields[9:12]) > size:
+            answer_bytes, answer_ids = (max(count, 0) for count in fields[14:16])
+            body_bytes = 12 * fields[8] + sum(fields[9:12]) + answer_bytes + 4 * answer_ids
+            if file.tell() + body_bytes > size:
                 return
             yield _timeline(fields, file)
 
@@ -79,4 +85,6 @@ def _timeline(fields: tuple[int, ...], file: BinaryIO) -> Timeline:
         cached_tokens=None if cached < 0 else cached,
         outcome=_OUTCOMES[fields[12]],
         detail=detail,
+        answer=None if fields[14] < 0 else file.read(fields[14]).decode(),
+        answer_ids=None if fields[15] < 0 else tuple(array("I", file.read(4 * fields[15]))),
     )

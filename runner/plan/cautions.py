@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from runner import workloads
 from runner.experiment import Experiment
 from runner.experiment.levels import Load
 from runner.experiment.matrix import matches, points_of
@@ -41,7 +42,8 @@ def load_cautions(loads: Sequence[Load], cells: Sequence[Cell]) -> Iterator[str]
             yield from _searched(load)
             yield from _too_long(load, cells)
             continue
-        if load.requests is not None and load.requests < _FEW_FOR_P99:
+        timed = workloads.get(load.workload).timed
+        if timed and load.requests is not None and load.requests < _FEW_FOR_P99:
             yield (
                 f"{load.load}: {load.requests} requests are too few for a p99; the tables will show"
                 " the maximum. Write requests = { per_stream = ..., at_least = 100 }"

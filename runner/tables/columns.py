@@ -12,19 +12,8 @@ _NOT_READ: Final = {
 }
 _LOADS: Final = {
     *_KEYS,
-    *(
-        "search",
-        "probe",
-        "met",
-        "load",
-        "repeat",
-        "workload",
-        "level_kind",
-        "level",
-        "order",
-        "since_ready_s",
-        "flushed",
-    ),
+    *("search", "probe", "met", "load", "repeat", "workload", "asked", "level_kind", "level"),
+    *("order", "since_ready_s", "flushed"),
     *("prefix_query_tokens", "prefix_hit_tokens", "expected_hit_tokens", "preemptions"),
     *("requests", "ok", "duration_s", "input_tokens", "cached_tokens", "output_tokens"),
     *("output_tokens_per_s", "requests_per_s", "ttft_p50_s", "ttft_p99_s", "ttft_max_s"),

@@ -20,6 +20,7 @@ from runner.stats.interval import Interval, LogMean, interval, paired, pairs, un
 from runner.stats.refusal import Refusal
 from runner.stats.verdict import Comparison, Rules, Verdict, verdicts
 from runner.tables import Centre, Shown, Table
+from runner.tables.agreements import agreements
 from runner.tables.alignment import observed
 from runner.tables.declared import Declared, declared
 from runner.tables.kinds import KEY, Key, Kinds, kinds_of
@@ -60,6 +61,7 @@ class Known:
         observed: what each cell was seen to be.
         block_s: seconds that one boot of each cell takes.
         gpus: GPUs of each cell.
+        wrong: pairs of cells of one model whose answers do not even begin alike.
     """
 
     samples: Samples
@@ -67,6 +69,7 @@ class Known:
     observed: Mapping[Key, Observed]
     block_s: Mapping[Key, float]
     gpus: Mapping[Key, int]
+    wrong: frozenset[tuple[Key, Key]]
 
 
 def build(results: Results) -> Shown | None:
@@ -109,6 +112,7 @@ def _known(results: Results, metric: str) -> Known:
         observed=observed(results),
         block_s=took,
         gpus={key: int(cell["gpus"] or 0) for key, cell in cells_of(results).items()},
+        wrong=frozenset((o.ours, o.theirs) for o in agreements(results) if o.differs),
     )
 
 
@@ -345,6 +349,8 @@ def _doubts(case: Case, known: Known) -> dict[str, list[str]]:
     differing = [one.rule.name for one in aligned(*sides) if one.judged == "differs"]
     if differing:
         found["not_aligned"] = [f"{case.name}: {', '.join(differing)}"]
+    if (case.ours.key, case.theirs.key) in known.wrong:
+        found["other_answers"] = [f"{case.name}: one of them computes something else"]
     alone = set(case.ours.by_block) ^ set(case.theirs.by_block)
     if alone:
         blocks = ", ".join(map(str, sorted(alone)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from runner import workloads
 from runner.errors import ExperimentError
 from runner.experiment import Compare, Experiment
 from runner.experiment.levels import Load, loads_of
@@ -79,10 +80,17 @@ def declared(results: Results, experiment: str, run: str) -> Declared:
         compare=compare,
         is_written=file is not None and file.compare is not None,
         pairs=pairs,
-        loads=tuple(load for load in known if not compare.loads or load in compare.loads),
+        loads=tuple(load for load in known if _is_compared(load, compare, plans)),
         plans=plans,
         after_boots=_after(note, file, rehearsal=rehearsal),
     )
+
+
+def _is_compared(load: str, compare: Compare, plans: Mapping[str, Load]) -> bool:
+    """Tell whether a load is compared: as written, else where its speed is a result."""
+    if compare.loads:
+        return load in compare.loads
+    return load not in plans or workloads.get(plans[load].workload).timed
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from runner.frames import Results
 from runner.load import Timeline
 from runner.tables.over_boots import measured
 
-Derive = Callable[[Iterable[Timeline]], Mapping[str, float | None]]
+Derive = Callable[[Iterable[Timeline], Mapping[Any, Any]], Mapping[str, float | None]]
 
 
 def derived(results: Results, workloads: tuple[str, ...], derive: Derive) -> pd.DataFrame:
@@ -20,7 +20,7 @@ def derived(results: Results, workloads: tuple[str, ...], derive: Derive) -> pd.
     Args:
         results: their requests are read a batch at a time; what was read once is kept.
         workloads: names of workloads.
-        derive: the requests of one load -> its further columns; the same columns each time.
+        derive: the requests of one load and its row -> its further columns; the same each time.
     """
     loads = measured(results)
     own = loads[loads.workload.isin(workloads)]
@@ -37,6 +37,6 @@ def _of(results: Results, row: Mapping[Any, Any], derive: Derive) -> Mapping[str
     names = ("experiment", "run", "cell_id", "boot", "attempt", "order")
     key = (derive, *(row[name] for name in names))
     if key not in results.kept:
-        results.kept[key] = derive(results.timelines(row))
+        results.kept[key] = derive(results.timelines(row), row)
     found: Mapping[str, float | None] = results.kept[key]
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from runner.figures.interference import interference
 from runner.frames import Results
@@ -21,8 +21,9 @@ _NOTE: Final = (
 )
 
 
-def figures(timelines: Iterable[Timeline]) -> Mapping[str, float | None]:
+def figures(timelines: Iterable[Timeline], load: Mapping[Any, Any]) -> Mapping[str, float | None]:
     """Return the victims' largest gaps, the sum of stalls, and the injected requests' TTFT."""
+    del load
     found = interference(timelines)
     outside = [v.largest_outside_s for v in found.victims if v.largest_outside_s is not None]
     stalls = [v.stall_s for v in found.victims if v.stall_s is not None]

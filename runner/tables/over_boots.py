@@ -14,6 +14,7 @@ from typing import Any, Final
 import pandas as pd
 from pandas.api.types import is_scalar
 
+from runner import workloads
 from runner.frames import Results, once
 from runner.stats.bootstrap import LEAST_BOOTS, bootstrap, quantile
 from runner.stats.interval import unequal_tails
@@ -91,8 +92,17 @@ def complete(results: Results) -> pd.DataFrame:
 def measured(results: Results) -> pd.DataFrame:
     """Return the loads of complete boots in the order of cells, loads and boots, void ones too.
 
-    Probes of a search are left out: each boot chose its own levels, see the table `capacity`.
+    Loads whose answers alone are their result are left out, see `every_load`; so are the probes of
+    a search: each boot chose its own levels, see the table `capacity`.
     """
+    loads = every_load(results)
+    untimed = [name for name in workloads.names() if not workloads.get(name).timed]
+    return loads[~loads.workload.isin(untimed)]
+
+
+@once
+def every_load(results: Results) -> pd.DataFrame:
+    """Return all loads of complete boots but probes, those too whose latencies are no result."""
     boots = results.boots[(results.boots.outcome == "done") & (results.boots.boot >= 0)]
     keys = ["experiment", "run", "cell_id", "boot", "attempt"]
     loads = results.loads[results.loads.search.isna()].merge(

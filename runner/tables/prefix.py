@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from runner.figures.shared_prefix import first_and_later
 from runner.frames import Results
@@ -16,8 +16,9 @@ from runner.tables.over_boots import Metric, over_boots
 WORKLOADS: Final = ("shared_prefix", "multi_turn")
 
 
-def figures(timelines: Iterable[Timeline]) -> Mapping[str, float | None]:
+def figures(timelines: Iterable[Timeline], load: Mapping[Any, Any]) -> Mapping[str, float | None]:
     """Return median TTFT of first and later requests of a prefix, and how many came too early."""
+    del load
     found = first_and_later(timelines)
     return {
         "ttft_first_s": median(found.first_s) if found.first_s else None,

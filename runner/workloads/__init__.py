@@ -11,7 +11,7 @@ import functools
 import importlib
 import pkgutil
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,11 @@ def _token_ids(spec: Any) -> bool:
     return False
 
 
+def _no_files(spec: Any) -> Mapping[str, Any]:
+    """Return that a workload's keys name no files."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """One kind of work.
@@ -86,12 +91,17 @@ class Workload:
         prompts: (spec, rng, vocabulary) -> prompts, without end unless a file ends them; the
             caller takes as many as the level needs. The same rng gives the same prompts.
         chats: whether all prompts of a spec are chats; else all are token ids.
+        contents: what the files that a spec names hold, by their names as written: a changed file
+            is other work.
+        timed: its latencies and throughput are results; else only its answers are.
     """
 
     name: str
     spec: type[Spec]
     prompts: Callable[[Any, random.Random, Vocabulary], Iterator[Prompt]]
     chats: Callable[[Any], bool] = _token_ids
+    contents: Callable[[Any], Mapping[str, Any]] = _no_files
+    timed: bool = True
 
 
 @functools.cache

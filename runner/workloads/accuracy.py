@@ -46,4 +46,4 @@ def prompts(spec: Accuracy, rng: random.Random, vocabulary: Vocabulary) -> Itera
         )
 
 
-WORKLOAD = Workload(name="accuracy", spec=Accuracy, prompts=prompts)
+WORKLOAD = Workload(name="accuracy", spec=Accuracy, prompts=prompts, timed=False)

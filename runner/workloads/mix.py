@@ -98,9 +98,17 @@ def _chats(spec: Mix) -> bool:
     return spec.parts[0].chats
 
 
+def contents(spec: Mix) -> dict[str, Any]:
+    """Return what the files of all parts hold."""
+    found: dict[str, Any] = {}
+    for part in spec.parts:
+        found |= workloads.get(part.workload).contents(part.spec())
+    return found
+
+
 def _sentence(finding: Any) -> str:
     place = ".".join(map(str, finding["loc"]))
     return f"{place}: {finding['msg']}" if place else str(finding["msg"])
 
 
-WORKLOAD = Workload(name="mix", spec=Mix, prompts=prompts, chats=_chats)
+WORKLOAD = Workload(name="mix", spec=Mix, prompts=prompts, chats=_chats, contents=contents)

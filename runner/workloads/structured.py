@@ -120,4 +120,11 @@ def _always(spec: Structured) -> bool:
     return True
 
 
-WORKLOAD = Workload(name="structured", spec=Structured, prompts=prompts, chats=_always)
+def contents(spec: Structured) -> dict[str, Any]:
+    """Return each schema by its name as written."""
+    return {name: schema_of(name) for name in spec.schemas}
+
+
+WORKLOAD = Workload(
+    name="structured", spec=Structured, prompts=prompts, chats=_always, contents=contents
+)

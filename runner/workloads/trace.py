@@ -6,6 +6,7 @@ the level decides, by concurrency or rate, and only the order is kept.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import random
@@ -165,4 +166,10 @@ def _chats(spec: Trace) -> bool:
     return spec.prompts == "text"
 
 
-WORKLOAD = Workload(name="trace", spec=Trace, prompts=prompts, chats=_chats)
+def contents(spec: Trace) -> dict[str, str]:
+    """Return the SHA-256 of the log, by its name as written."""
+    with Path(spec.file).expanduser().open("rb") as file:
+        return {spec.file: hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+WORKLOAD = Workload(name="trace", spec=Trace, prompts=prompts, chats=_chats, contents=contents)
