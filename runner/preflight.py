@@ -66,6 +66,23 @@ def builds_of(
     return builds
 
 
+def make_models_folder(cells: Iterable[Cell], models: Path) -> None:
+    """Make the Hugging Face home where a container is to see it: Docker's own would be root's.
+
+    Raises:
+        HostError: it cannot be made.
+    """
+    if not any(c.launcher == "docker" and not c.simulated and not c.is_local_model for c in cells):
+        return
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            f"the models folder {models} cannot be made: {error.strerror}. Give another one as"
+            " [cache] models, or as HF_HOME"
+        ) from error
+
+
 def model_folder(cell: Cell, models: Path) -> Path | None:
     """Return where the model's files are on this machine, None where they are not.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runner import flag_check
 from runner.clean import Finding, told
@@ -14,7 +15,7 @@ from runner.lock import locked
 from runner.plan import Plan, PlannedBoot
 from runner.plan.launch import models_folder
 from runner.plan.rows import cell_rows
-from runner.preflight import Build, builds_of
+from runner.preflight import Build, builds_of, make_models_folder
 from runner.progress import Happening, Watch, unseen
 from runner.secrets import Redactor
 from runner.series import Series, client_of
@@ -33,7 +34,8 @@ class Summary:
         stored: boots of the plan that are stored.
         total: boots of the plan.
         unexpected: stored boots whose outcome is not the expected one.
-        void_loads: loads whose figures are not shown.
+        void_loads: loads whose figures are not shown, but for those of a boot whose failure was
+            expected: its end voids them.
     """
 
     folder: Path
@@ -111,6 +113,7 @@ def execute(
     with locked(store.folder):
         nvml = world.nvml()
         builds = builds_of(plan.cells, launchers, models, nvml.gpus() if nvml else Gpus())
+        make_models_folder(plan.cells, models)
         for finding in world.sweep(frozenset(kinds)):
             refuse_shared_gpus(finding, builds)
             if finding.removed:
@@ -199,5 +202,10 @@ def _summary(store: Store, run: Run, plan: Plan, *, started: int) -> Summary:
         stored=len(finished),
         total=len(plan.boots),
         unexpected=sum(not row["expected"] for row in finished),
-        void_loads=run.void_loads(),
+        void_loads=run.void_loads(row for row in finished if not _is_answer(row)),
     )
+
+
+def _is_answer(row: Mapping[str, Any]) -> bool:
+    """Tell whether a boot failed as it was expected to."""
+    return bool(row["outcome"] == "failed" and row["expected"])

@@ -154,10 +154,12 @@ class Run:
                 set_aside(path, self.experiment)
         return sorted(found, key=lambda row: (row["order"] or 0, row["attempt"]))
 
-    def void_loads(self) -> int:
-        """Return how many committed loads are void."""
+    def void_loads(self, boots: Iterable[Mapping[str, Any]]) -> int:
+        """Return how many committed loads of these boots are void."""
         folder = self.experiment / "loads" / f"run={self.run_id}"
-        verdicts = (pq.ParquetFile(path).read(["verdict"]) for path in folder.glob("*.parquet"))
+        keys = (BootKey(row["cell_id"], row["boot"], row["attempt"]) for row in boots)
+        paths = (folder / f"{key.part}.parquet" for key in keys)
+        verdicts = (pq.ParquetFile(path).read(["verdict"]) for path in paths if path.exists())
         return sum(table["verdict"].to_pylist().count("void") for table in verdicts)
 
     def desk(self, cell_id: str, boot: int) -> Desk:

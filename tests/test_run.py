@@ -165,6 +165,14 @@ def test_an_expected_failure_is_the_answer_and_no_failure_of_the_night(tmp_path:
     assert "failed (expected)" in done.output
 
 
+def test_loads_that_an_expected_end_voided_are_no_failure_either(tmp_path: Path) -> None:
+    expected = 'expect = { outcome = "failed", cause = "killed" }'
+    done = run(written(tmp_path, faults="die_after_requests = 4", more=expected))
+    assert "void" in set(results(tmp_path / "results" / "small").loads.verdict)
+    assert done.exit_code == 0
+    assert "loads void" not in done.output
+
+
 def test_a_failed_boot_is_repeated_only_when_asked(tmp_path: Path) -> None:
     path = written(tmp_path, faults='wrong_model = "a/b"')
     run(path)
