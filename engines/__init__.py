@@ -170,7 +170,7 @@ class Engine:
         token_ids: keys of a completion's body that make its stream carry the token ids of the
             answer; empty where nothing does. A chat's answer is text (SGLang refuses to stream
             the token ids of one).
-        probes: pages that state facts.
+        probes: pages that state facts; of several with one source the later are older names.
         metrics_path: the Prometheus page; None where there is none.
         metrics_facts: what its samples state.
         counters: the running totals and gauges of a Prometheus page under this project's names

@@ -90,6 +90,12 @@ class Reader:
         self._take_up()
         return any(track.state.life.ready for track in self._likeliest())
 
+    @property
+    def cause(self) -> str | None:
+        """What it has said so far that it dies of; None while it names nothing."""
+        self._take_up()
+        return next((track.state.life.cause for track in self._likeliest()), None)
+
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes of the log, cut anywhere."""
         lines = (self._rest + chunk if self._rest else chunk).split(b"\n")

@@ -13,9 +13,11 @@ from typing import Any
 
 from engines.reading import Reader, Reading
 from runner import guard, pages
-from runner.drift import doubts_about, doubts_about_kv
+from runner.doubts import doubt
+from runner.drift import doubts_about, doubts_about_kv, doubts_about_pages, told_by
 from runner.errors import HostError
 from runner.experiment import Timeouts
+from runner.growing import GrowingLog
 from runner.guard import Guard
 from runner.launchers import Exit, Launch, Launcher, LaunchError, Server
 from runner.life import Failure, Life, fact_rows, row_of
@@ -111,7 +113,11 @@ def _serve(bench: Bench, server: Server, desk: Desk, life: Life) -> None:
     bench.tell("waits until it serves")
     with life.timing("ready_s"):
         readiness = wait_until_ready(
-            server, engine=cell.engine, model=cell.served_name, timeout_s=bench.timeouts.ready_s
+            server,
+            engine=cell.engine,
+            model=cell.served_name,
+            timeout_s=bench.timeouts.ready_s,
+            log=GrowingLog(desk.log, cell.engine.name),
         )
     if readiness.cause is not None:
         life.failure = Failure(phase="ready", cause=readiness.cause, message=readiness.message)
@@ -119,16 +125,19 @@ def _serve(bench: Bench, server: Server, desk: Desk, life: Life) -> None:
         return
     ready_ns = time.monotonic_ns()
     life.way = server.way
-    before = pages.facts(cell.engine, server.control_url)
-    life.facts += [fact for fact in before if fact.source != "load"]
+    before = pages.stated(cell.engine, server.control_url)
+    if readiness.unsaid:
+        said = "it generates, but its log does not say that it is ready"
+        life.doubts.append(doubt("ready_unsaid", cell.label, said))
     life.phase = "load"
     with life.timing("load_s"), bench.guard.sampler() as sampler:
         _loads(bench, server, desk, life, ready_ns)
     life.samples = tuple(sampler.samples)
     life.doubts += guard.doubts_of(life.samples)
-    if server.exited() is None:
-        after = pages.facts(cell.engine, server.control_url)
-        life.facts += [fact for fact in after if fact.source == "load"]
+    living = server.exited() is None
+    after = pages.stated(cell.engine, server.control_url) if living else None
+    life.facts += told_by(before, after)
+    life.doubts += doubts_about_pages(before, after)
 
 
 def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) -> None:

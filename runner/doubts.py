@@ -59,6 +59,8 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "outputs_ended_early": ("suspect", "Ask for exact lengths (ignore_eos), or compare lengths."),
     "sources_disagree": ("suspect", "Compare the lines in `facts`; check the version's format."),
     "fact_missing": ("suspect", "The log format may be new: look at the stored log."),
+    "page_silent": ("suspect", "Facts of that page are missing: see what kept the server busy."),
+    "ready_unsaid": ("note", "Its own warm-up may reach into the first load; give loads a warmup."),
     "unknown_version": ("note", "Formats and flags of this release were not read: check facts."),
     "first_boot_cold": ("note", "Compare cold starts with cold starts only."),
     "block_incomplete": ("note", "Run exec again: it fills the block."),

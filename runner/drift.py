@@ -9,6 +9,7 @@ from engines import Engine, Fact, Value, Version, version_of
 from engines.facts import CATALOGUE
 from engines.kv import disagreement, per_token, share
 from runner.doubts import Doubt, doubt
+from runner.pages import METRICS, Stated
 
 ROUNDING_BYTES = 2**30 * 0.011
 """Logs print keys and values each in hundredths of a GiB."""
@@ -50,6 +51,33 @@ def doubts_about_kv(
     on_worker = share(config, token.size_bytes, tensor=int(tensor), pipeline=int(pipeline))
     said = disagreement(tokens, size, on_worker, at_most=capped)
     return [doubt("sources_disagree", "kv_bytes", said)] if said else []
+
+
+def told_by(before: Stated, after: Stated | None) -> list[Fact]:
+    """Return what a server's pages said of it before a load, and what the load showed.
+
+    What a page kept to itself before the load counts as it says it afterwards.
+
+    Args:
+        before: the pages before the load.
+        after: the pages after it; None where the server did not live so long.
+    """
+    later = after.facts if after is not None else ()
+    return [
+        *(fact for fact in before.facts if fact.source != "load"),
+        *(fact for fact in later if fact.source == "load" or fact.source in before.silent),
+    ]
+
+
+def doubts_about_pages(before: Stated, after: Stated | None) -> list[Doubt]:
+    """Return a doubt for each source whose facts are missing because it did not answer."""
+    if after is None:
+        missing = dict(before.silent)
+    else:
+        # what a load showed stands on the metrics page
+        asked = {*before.silent, METRICS}
+        missing = {source: said for source, said in after.silent.items() if source in asked}
+    return [doubt("page_silent", source, said) for source, said in missing.items()]
 
 
 def _of_version(engine: Engine, facts: tuple[Fact, ...]) -> Iterator[Doubt]:

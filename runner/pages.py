@@ -20,6 +20,8 @@ from engines import Engine, Fact, Sample
 LIMIT_BYTES: Final = 8 << 20
 TIMEOUT_S: Final = 15.0
 POLL_S: Final = 0.1
+METRICS: Final = "metrics"
+"""The source that facts of a Prometheus page bear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +108,48 @@ async def _read(response: httpx.Response) -> Page:
     return Page(status=response.status_code, text=body.decode("utf-8", errors="replace"))
 
 
-def facts(engine: Engine, base_url: str, caller: Caller | None = None) -> tuple[Fact, ...]:
-    """Return what an engine's info pages and its metrics state now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What a server's pages say at one moment.
+
+    Attributes:
+        facts: from all pages that answered.
+        silent: sources that should have answered and did not, with what happened instead; a page
+            that does not exist is not silent.
+    """
+
+    facts: tuple[Fact, ...]
+    silent: Mapping[str, str]
+
+
+def stated(engine: Engine, base_url: str, caller: Caller | None = None) -> Stated:
+    """Return what an engine's info pages and its metrics state now.
+
+    Of several pages of one source the later ones are older names: they are asked where those
+    before gave nothing.
+    """
     call = caller or Caller()
-    found: list[Fact] = []
+    found: dict[str, tuple[Fact, ...]] = {}
+    silent: dict[str, str] = {}
     for probe in engine.probes:
-        page = call.get(base_url + probe.path)
-        if page.ok:
-            found += probe.read(page.text)
-    found += engine.metrics_facts(_samples(engine, base_url, call))
-    return tuple(found)
+        if not found.get(probe.source):
+            page = call.get(base_url + probe.path)
+            found[probe.source] = probe.read(page.text) if page.ok else ()
+            silent |= _silence(probe.source, probe.path, page)
+    if engine.metrics_path is not None:
+        page = call.get(base_url + engine.metrics_path)
+        found[METRICS] = engine.metrics_facts(samples_of(page.text) if page.ok else ())
+        silent |= _silence(METRICS, engine.metrics_path, page)
+    return Stated(
+        facts=tuple(fact for facts in found.values() for fact in facts),
+        silent={source: said for source, said in silent.items() if not found[source]},
+    )
+
+
+def _silence(source: str, path: str, page: Page) -> dict[str, str]:
+    if page.status is not None and page.status < 500:
+        return {}
+    return {source: f"{path}: {page.fault or f'status {page.status}'}"}
 
 
 def counters(engine: Engine, base_url: str, caller: Caller | None = None) -> dict[str, float]:

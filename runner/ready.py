@@ -1,4 +1,7 @@
-"""Ready means: my server still runs, my port names my model, and one token was generated."""
+"""Ready means: my server still runs, my port names my model, one token was generated.
+
+Where its log is ours, it must also have said so: a server may still warm itself up.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,18 @@ import httpx
 import tenacity
 
 from engines import Engine, Sampling
+from runner.growing import GrowingLog
 from runner.launchers import Server
 from runner.pages import Caller, Page
 
 POLL_S: Final = 0.2
 MODELS_S: Final = 10.0
 PROMPT: Final = (100, 101, 102)
+SAYS_SO_S: Final = 20.0
+"""How long a server that generates may take until its log says that it is ready: SGLang answers
+before it has sent its own first prompt. Old or silenced logs may never say it."""
+DIES_S: Final = 5.0
+"""How long a server that cannot have its port is given to end by itself; SGLang lives on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +34,19 @@ class Readiness:
     """How the wait for a server ended.
 
     Attributes:
-        cause: None when it is ready, else `exited`, `wrong_model`, `no_token` or `never_ready`.
+        cause: None when it is ready, else `exited`, `wrong_model`, `port_in_use`, `no_token` or
+            `never_ready`.
         message: what was seen last, for a person.
         listed_s: seconds from the call until `/v1/models` named the model; None if it never did.
         token_s: seconds from the call until the first token was there; None if it never was.
+        unsaid: it is ready, but its log did not say so in time.
     """
 
     cause: str | None
     message: str = ""
     listed_s: float | None = None
     token_s: float | None = None
+    unsaid: bool = False
 
 
 def wait_until_ready(
@@ -43,6 +55,7 @@ def wait_until_ready(
     engine: Engine,
     model: str,
     timeout_s: float,
+    log: GrowingLog | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     transport: httpx.AsyncBaseTransport | None = None,
@@ -54,6 +67,7 @@ def wait_until_ready(
         engine: which dialect it speaks.
         model: the name it must serve.
         timeout_s: longest wait.
+        log: its output, None where that is not ours.
         clock: monotonic seconds.
         sleep: waits between two looks.
         transport: what carries the calls in tests, None for the network.
@@ -64,6 +78,7 @@ def wait_until_ready(
         model=model,
         began_s=clock(),
         timeout_s=timeout_s,
+        log=log,
         clock=clock,
         transport=transport,
     )
@@ -87,9 +102,12 @@ class _Wait:
     model: str
     began_s: float
     timeout_s: float
+    log: GrowingLog | None
     clock: Callable[[], float]
     transport: httpx.AsyncBaseTransport | None
     listed_s: float | None = None
+    token_s: float | None = None
+    taken_s: float | None = None
     seen: str = "nothing was asked yet"
 
     @property
@@ -98,17 +116,40 @@ class _Wait:
 
     def look(self) -> Readiness | None:
         """Return how the wait ended, None when it goes on."""
-        ended = None if self._is_dead() else self._ask_models()
-        if ended is None and self.listed_s is not None and not self._is_dead():
-            ended = self._ask_token()
+        ended = None if self._is_dead() else self._of_its_port() or self._of_its_answers()
         if self._is_dead():
             return self._ended("exited", f"the server ended: {self.server.exited()}")
         return ended
 
     def over(self) -> Readiness:
         """Return what a wait that took too long tells."""
+        if self.token_s is not None:
+            return self._ended(None, "", unsaid=True)
         cause = "never_ready" if self.listed_s is None else "no_token"
         return self._ended(cause, f"not ready within {self.timeout_s:g} s; last: {self.seen}")
+
+    def _of_its_port(self) -> Readiness | None:
+        """End the wait for a server that cannot have its port, and lives on."""
+        if self.log is None or self.log.cause != "port_in_use":
+            return None
+        if self.taken_s is None:
+            self.taken_s = self.clock()
+        if self.clock() - self.taken_s < DIES_S:
+            return None
+        return self._ended("port_in_use", "its log says that its port is taken, and it lives on")
+
+    def _of_its_answers(self) -> Readiness | None:
+        if self.token_s is None:
+            refused = self._ask_models()
+            if refused is None and self.listed_s is not None and not self._is_dead():
+                refused = self._ask_token()
+            if self.token_s is None:
+                return refused
+        log = self.log
+        if log is None or log.ready or not log.speaks:
+            return self._ended(None, "")
+        waited_s = self.clock() - self.began_s - self.token_s
+        return self._ended(None, "", unsaid=True) if waited_s >= SAYS_SO_S else None
 
     def _is_dead(self) -> bool:
         return self.server.exited() is not None
@@ -131,7 +172,8 @@ class _Wait:
         body.pop("stream_options", None)
         page = self._call("POST", self.engine.completions_path, self.left_s, body)
         if page.ok and _generated(page.text):
-            return self._ended(None, "")
+            self.token_s = self.clock() - self.began_s
+            return None
         self.seen = page.fault or f"a completion answered {page.status}: {page.text[:300]}"
         # 5xx may pass, an engine that refuses or generates nothing will go on so
         return (
@@ -148,12 +190,13 @@ class _Wait:
         )
         return caller.call(method, self.server.control_url + path, body)
 
-    def _ended(self, cause: str | None, message: str) -> Readiness:
+    def _ended(self, cause: str | None, message: str, *, unsaid: bool = False) -> Readiness:
         return Readiness(
             cause=cause,
             message=message,
             listed_s=self.listed_s,
-            token_s=self.clock() - self.began_s if cause is None else None,
+            token_s=self.token_s if cause is None else None,
+            unsaid=unsaid,
         )
 
 

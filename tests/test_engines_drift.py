@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import engines
 from engines import Fact, Value
-from runner.drift import doubts_about
+from runner.drift import doubts_about, doubts_about_pages, told_by
+from runner.pages import Stated
 
 VLLM = engines.get("vllm")
 COMPLETE: dict[str, Value] = {
@@ -88,3 +89,36 @@ def test_statements_of_different_ranks_are_not_compared() -> None:
     one = facts({"weights_bytes": 2**30}, "log", "TP0")
     other = facts({"weights_bytes": 2**31}, "server_info", "DP1")
     assert doubts(facts(COMPLETE), one, other) == {}
+
+
+SILENT = Stated(facts=(), silent={"server_info": "/server_info: no answer within 15 s"})
+ANSWERED = Stated(
+    facts=(
+        Fact(name="max_running", value=64, source="server_info"),
+        Fact(name="context_tokens", value=4096, source="models"),
+        Fact(name="step_over_tokens", value=256, source="load"),
+    ),
+    silent={},
+)
+
+
+def test_a_page_that_was_silent_before_the_load_is_read_after_it() -> None:
+    told = told_by(SILENT, ANSWERED)
+    assert {fact.name for fact in told} == {"max_running", "step_over_tokens"}
+    assert doubts_about_pages(SILENT, ANSWERED) == []
+
+
+def test_a_page_that_stays_silent_is_a_doubt_with_its_reason() -> None:
+    for after in (SILENT, None):
+        (found,) = doubts_about_pages(SILENT, after)
+        assert (found.name, found.subject) == ("page_silent", "server_info")
+        assert "no answer within 15 s" in found.sentence
+
+
+def test_a_page_that_answered_before_the_load_may_be_silent_after_it() -> None:
+    assert doubts_about_pages(ANSWERED, SILENT) == []
+
+
+def test_what_a_load_showed_is_missed_where_its_page_is_silent_afterwards() -> None:
+    after = Stated(facts=(), silent={"metrics": "/metrics: status 500"})
+    assert [found.subject for found in doubts_about_pages(ANSWERED, after)] == ["metrics"]

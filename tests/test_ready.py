@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from engines import Engine, Sampling
+from runner.growing import GrowingLog
 from runner.launchers import Exit, Way
 from runner.ready import Readiness, wait_until_ready
 
@@ -59,6 +61,9 @@ class Toy:
     load_host: str = "toy"
     load_port: int = 1
     way: Way = "loopback"
+    log: GrowingLog | None = None
+    says: dict[float, str] = field(default_factory=dict)
+    output: Path | None = None
 
     def exited(self) -> Exit | None:
         return Exit(code=1) if len(self.calls) >= self.ends_after_calls else None
@@ -84,6 +89,10 @@ class Toy:
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
+        for at_s in [at_s for at_s in self.says if self.now_s >= at_s]:
+            assert self.output is not None
+            with self.output.open("a") as output:
+                output.write(self.says.pop(at_s) + "\n")
 
     def wait(self, timeout_s: float = 60) -> Readiness:
         return wait_until_ready(
@@ -91,6 +100,7 @@ class Toy:
             engine=ENGINE,
             model="mine",
             timeout_s=timeout_s,
+            log=self.log,
             clock=lambda: self.now_s,
             sleep=self.sleep,
             transport=httpx.MockTransport(self.answer),
@@ -203,3 +213,74 @@ def test_a_call_that_hangs_ends_when_the_server_does() -> None:
 
     ready = wait_until_ready(toy, engine=ENGINE, model="mine", timeout_s=3600, transport=Hanging())
     assert ready.cause == "exited"
+
+
+def talking(path: Path, says: dict[float, str], engine: str = "sglang", **script: Any) -> Toy:
+    """Return a toy that writes lines into its log some time after the wait began."""
+    lines = {50 + at_s: line for at_s, line in says.items()}
+    usual = {"models": [MODELS], "tokens": [TOKEN]}
+    return Toy(**{**usual, **script}, log=GrowingLog(path, engine), says=lines, output=path)
+
+
+UVICORN = "[2026-12-01 10:00:00] INFO:     Application startup complete."
+ROLLS = "[2026-12-01 10:00:02] The server is fired up and ready to roll!"
+TAKEN = (
+    "[2026-12-01 10:00:00] ERROR:    [Errno 98] error while attempting to bind on address "
+    "('0.0.0.0', 30000): address already in use"
+)
+
+
+def test_a_server_that_still_warms_itself_up_is_waited_for(tmp_path: Path) -> None:
+    toy = talking(tmp_path / "log", {0: UVICORN, 3: ROLLS})
+    toy.sleep(0)
+    ready = toy.wait()
+    assert (ready.cause, ready.unsaid) == (None, False)
+    assert ready.token_s == 0
+    assert toy.now_s == pytest.approx(53, abs=0.3)
+    assert toy.calls.count("/v1/completions") == 1
+
+
+@pytest.mark.parametrize("timeout_s", [60, 10])
+def test_a_log_that_never_says_ready_ends_the_wait_and_is_told(
+    tmp_path: Path, timeout_s: float
+) -> None:
+    toy = talking(tmp_path / "log", {0: UVICORN})
+    toy.sleep(0)
+    ready = toy.wait(timeout_s)
+    assert (ready.cause, ready.unsaid) == (None, True)
+    assert toy.now_s <= 50 + min(timeout_s, 20) + 0.3
+
+
+def test_a_server_that_dies_while_it_warms_itself_up_is_not_ready(tmp_path: Path) -> None:
+    toy = talking(tmp_path / "log", {0: UVICORN}, ends_after_calls=2)
+    toy.sleep(0)
+    assert toy.wait().cause == "exited"
+
+
+@pytest.mark.parametrize("engine", ["sglang", "toy"])
+def test_a_log_that_says_nothing_is_not_waited_for(tmp_path: Path, engine: str) -> None:
+    says: dict[float, str] = {0: "some words"} if engine == "toy" else {}
+    toy = talking(tmp_path / "log", says, engine)
+    toy.sleep(0)
+    ready = toy.wait()
+    assert (ready.cause, ready.unsaid) == (None, False)
+    assert toy.now_s == 50
+
+
+def test_a_taken_port_ends_the_wait_for_a_server_that_lives_on(tmp_path: Path) -> None:
+    toy = talking(tmp_path / "log", {2: TAKEN}, models=[REFUSED])
+    ready = toy.wait(timeout_s=600)
+    assert ready.cause == "port_in_use"
+    assert toy.now_s == pytest.approx(57, abs=0.5)
+
+
+def test_a_stranger_on_the_taken_port_is_not_taken_for_the_server(tmp_path: Path) -> None:
+    toy = talking(tmp_path / "log", {0: TAKEN}, tokens=[httpx.Response(503)])
+    toy.sleep(0)
+    assert toy.wait(timeout_s=600).cause == "port_in_use"
+
+
+def test_a_server_that_ends_because_its_port_is_taken_tells_how(tmp_path: Path) -> None:
+    toy = talking(tmp_path / "log", {0: TAKEN}, models=[REFUSED], ends_after_calls=5)
+    toy.sleep(0)
+    assert toy.wait().cause == "exited"

@@ -190,8 +190,29 @@ def base_url() -> Iterator[str]:
 
 
 def test_facts_come_from_the_info_pages_and_the_metrics(base_url: str) -> None:
-    found = {fact.name: fact.value for fact in pages.facts(toy(), base_url)}
+    found = {fact.name: fact.value for fact in pages.stated(toy(), base_url).facts}
     assert found == {"version": "1.2", "kv_tokens": 12.0}
+
+
+def test_a_page_that_does_not_exist_is_not_silent(base_url: str) -> None:
+    assert pages.stated(toy(), base_url).silent == {}
+
+
+def test_an_older_name_of_a_page_is_asked_only_where_the_newer_gave_nothing(base_url: str) -> None:
+    (info, missing) = toy().probes
+    both = replace(toy(), probes=(info, info))
+    found = pages.stated(both, base_url).facts
+    assert [fact.name for fact in found].count("version") == 1
+    older = replace(toy(), probes=(replace(info, path="/new"), info, missing))
+    found = pages.stated(older, base_url).facts
+    assert [fact.name for fact in found].count("version") == 1
+
+
+def test_a_page_that_is_late_or_fails_is_silent_with_its_reason(serve: Serve) -> None:
+    late = serve(forever(CHUNKED, b""))
+    assert "no answer within" in pages.stated(toy(), late, SHORT).silent["server_info"]
+    failing = serve(body(b"no", status="500 Oh"))
+    assert pages.stated(toy(), failing).silent["metrics"] == "/metrics: status 500"
 
 
 def test_counters_come_from_the_metrics(base_url: str) -> None:
@@ -207,6 +228,9 @@ def test_a_flush_tells_whether_the_cache_was_emptied(base_url: str) -> None:
 
 def test_without_a_server_there_are_no_facts_no_counters_and_no_flush() -> None:
     nobody = "http://127.0.0.1:1"
-    assert pages.facts(toy(), nobody) == ()
+    said = pages.stated(toy(), nobody)
+    assert said.facts == ()
+    assert said.silent.keys() == {"server_info", "models", "metrics"}
+    assert "ConnectError" in said.silent["metrics"]
     assert pages.counters(toy(), nobody) == {}
     assert pages.flush(toy(), nobody) is None

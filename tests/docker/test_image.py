@@ -188,7 +188,7 @@ def test_the_image_serves_the_simulated_engine(
     engine, server = served
     ready = wait_until_ready(server, engine=engine, model="toy", timeout_s=60)
     assert ready.cause is None, (ready, (tmp_path / "log").read_text())
-    facts = {fact.name for fact in pages.facts(engine, server.control_url)}
+    facts = {fact.name for fact in pages.stated(engine, server.control_url).facts}
     assert {"kv_tokens", "context_tokens"} <= facts
     assert "running" in pages.counters(engine, server.control_url)
     assert pages.flush(engine, server.control_url) in {True, None}

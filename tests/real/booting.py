@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from engines import Fact, Sampling
 from engines.reading import Reader, Reading
 from runner import pages
 from runner.experiment.read import read
+from runner.growing import GrowingLog
 from runner.launchers.container import DockerServer
 from runner.launchers.docker import DockerLauncher
 from runner.plan import Plan, expand
@@ -82,7 +82,8 @@ class Booted:
 
     def facts(self, name: str) -> dict[str, Fact]:
         """Return what each source says of a fact: its first statement, which is the server's."""
-        said = [*self.logged().facts, *pages.facts(self.cell.engine, self.server.control_url)]
+        stated = pages.stated(self.cell.engine, self.server.control_url)
+        said = [*self.logged().facts, *stated.facts]
         return {fact.source: fact for fact in reversed(said) if fact.name == name}
 
     def logged(self) -> Reading:
@@ -90,13 +91,6 @@ class Booted:
         reader = Reader(self.cell.engine.name)
         reader.feed(self.log.read_bytes())
         return reader.close()
-
-    def wait_for_its_own_warmup(self) -> None:
-        """Wait until its log says ready: SGLang answers before, and its own prompts count too."""
-        deadline_s = time.monotonic() + 60
-        while self.logged().outcome != "ready":
-            assert time.monotonic() < deadline_s, "it serves, but its log does not say ready"
-            time.sleep(0.2)
 
     def counters(self) -> dict[str, float]:
         """Return its running totals now."""
@@ -137,13 +131,18 @@ def booting(
     cell = plan.cells[0]
     name = f"runner-real-{uuid.uuid4().hex[:12]}"
     now = Circumstances(port=cell.engine.port, name=name, labels={"runner.test": name})
-    server = DockerLauncher().start(launch_of(cell, now), folder / "server.log")
+    log = folder / "server.log"
+    server = DockerLauncher().start(launch_of(cell, now), log)
     try:
-        ready = wait_until_ready(server, engine=cell.engine, model=cell.served_name, timeout_s=600)
-        said = (folder / "server.log").read_text()[-4000:]
-        assert ready.cause is None, f"{ready.message}\n{said}"
-        found = Booted(name=name, plan=plan, server=server, log=folder / "server.log")
-        found.wait_for_its_own_warmup()
-        yield found
+        ready = wait_until_ready(
+            server,
+            engine=cell.engine,
+            model=cell.served_name,
+            timeout_s=600,
+            log=GrowingLog(log, cell.engine.name),
+        )
+        assert ready.cause is None, f"{ready.message}\n{log.read_text()[-4000:]}"
+        assert not ready.unsaid, "it serves, but its log does not say ready"
+        yield Booted(name=name, plan=plan, server=server, log=log)
     finally:
         server.remove()
