@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from runner.guard import Guard
 from runner.launchers import Exit, Launch, Launcher, LaunchError, Server
 from runner.life import Failure, Life, fact_rows, row_of
 from runner.load import Target
+from runner.load.floor import Floor
 from runner.measure import Client, Live
 from runner.plan import Plan, PlannedBoot
 from runner.preflight import Build
@@ -47,6 +48,7 @@ class Bench:
         redactor: takes secrets out of what is kept.
         guard: keeps an eye on its GPUs.
         tell: says what happens now.
+        port_floor: measures what the client adds through a published port.
     """
 
     plan: Plan
@@ -58,6 +60,7 @@ class Bench:
     redactor: Redactor
     guard: Guard
     tell: Callable[[str], None]
+    port_floor: Callable[[], Floor | None] = lambda: None
 
     @property
     def timeouts(self) -> Timeouts:
@@ -91,6 +94,8 @@ def live(bench: Bench, begun: dict[str, Any], desk: Desk) -> dict[str, Any]:
         if not came_to_an_end:
             life.failure = Failure.interrupted(life.phase)
         _stop(bench, server, desk, life)
+        if life.way == "published" and life.failure is None:
+            begun = begun | floor_columns(bench.port_floor())
         row = _commit(bench, begun, server, desk, life)
     return row
 
@@ -249,6 +254,12 @@ def read_log(path: Path, engine: str | None, size_bytes: int) -> Reading:
                 reader.feed(block)
                 left -= len(block)
     return reader.close()
+
+
+def floor_columns(floor: Floor | None) -> dict[str, Any]:
+    """Return the client's floor as columns of `boots`; null where it is not known."""
+    names = [f"floor_{known.name}" for known in fields(Floor)]
+    return dict(zip(names, astuple(floor), strict=True)) if floor else dict.fromkeys(names)
 
 
 def _death(how: Exit | None) -> str | None:

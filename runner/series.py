@@ -6,13 +6,13 @@ import statistics
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from runner import machine
-from runner.boot import Bench, live
+from runner.boot import Bench, floor_columns, live
 from runner.gpu import Nvml, levels
 from runner.guard import Guard
 from runner.launchers import Launcher
@@ -26,6 +26,7 @@ from runner.plan.cells import Cell
 from runner.plan.launch import Circumstances, launch_of
 from runner.preflight import Build
 from runner.progress import Happening, Watch
+from runner.published import published_floor
 from runner.secrets import Redactor
 from runner.store import Run
 
@@ -50,6 +51,7 @@ class Series:
         started: boots started so far, priming ones too.
         seconds: how long each of them took.
         primed: cells whose compile folder was filled now.
+        port_floors: what the client adds through a published port, by image.
     """
 
     plan: Plan
@@ -67,6 +69,7 @@ class Series:
     started: int = 0
     seconds: list[float] = field(default_factory=list)
     primed: set[str] = field(default_factory=set)
+    port_floors: dict[str, Floor | None] = field(default_factory=dict)
     levels_bytes: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,11 +108,22 @@ class Series:
                 release_s=self.plan.experiment.timeouts.release_s,
             ),
             tell=lambda detail: self._tell(subject, detail, left=left),
+            port_floor=lambda: self._port_floor(bench),
         )
         self.started += 1
         row = live(bench, self._begun(planned, build, desk.key.columns, now), desk)
         self.seconds.append(time.monotonic() - began)
         self._tell(subject, _told(row), event="ended", left=left - 1, done=self.done + 1)
+
+    def _port_floor(self, bench: Bench) -> Floor | None:
+        """Measure the client through a published port, once for each image."""
+        image = bench.launch.image or ""
+        if image not in self.port_floors:
+            client = bench.client
+            self.port_floors[image] = published_floor(
+                bench.launcher, bench.launch, workers=client.workers, cpus=client.cpus
+            )
+        return self.port_floors[image]
 
     def _circumstances(self, planned: PlannedBoot, build: Build, part: str) -> Circumstances:
         cell = planned.cell
@@ -192,11 +206,6 @@ class Series:
                 left_s=left_s,
             )
         )
-
-
-def floor_columns(floor: Floor | None) -> dict[str, Any]:
-    """Return the client's floor as columns of `boots`."""
-    return {f"floor_{name}": value for name, value in asdict(floor).items()} if floor else {}
 
 
 def client_of(plan: Plan, *, audit: bool = False) -> Client:

@@ -34,6 +34,7 @@ class Launch:
         name: a name that no other launch bears; the container's name.
         image: image reference or digest; None for a local process or a URL.
         argv: the whole command: program and flags (in a container: what follows the image).
+        entrypoint: program that takes the place of an image's own; None keeps that.
         url: for `attach`, where the server already answers.
         port: where it will listen; for `docker` the port inside the container.
         env: plain environment.
@@ -51,6 +52,7 @@ class Launch:
     name: str
     image: str | None = None
     argv: tuple[str, ...] = ()
+    entrypoint: str | None = None
     url: str | None = None
     port: int = 0
     env: Mapping[str, str] = field(default_factory=dict)

@@ -108,6 +108,7 @@ class Daemon:
             created = api.create_container(
                 image=launch.image,
                 command=list(launch.argv),
+                entrypoint=launch.entrypoint,
                 name=launch.name,
                 environment={**launch.env, **secrets},
                 labels=dict(launch.labels),

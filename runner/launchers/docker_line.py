@@ -37,6 +37,8 @@ def _options(launch: Launch) -> Iterator[str]:
     yield from ("--name", launch.name, "--init")
     for label, value in sorted(launch.labels.items()):
         yield from ("--label", f"{label}={value}")
+    if launch.entrypoint is not None:
+        yield from ("--entrypoint", launch.entrypoint)
     yield from _resources(launch)
     for mount in launch.mounts:
         yield from ("--mount", _mount(mount))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +13,13 @@ from runner.load.compare import compared
 from runner.load.drive import drive
 from runner.load.figures import figures
 from runner.load.golden import Plan
-from runner.load.golden.process import golden_ask, served
+from runner.load.golden.process import Golden, golden_ask, served
 
 _PLAN = Plan(ttft_s=0.05, jitter_s=0.01, itl_s=0.01)
 _OUTPUT_TOKENS = 64
+
+Serve = Callable[..., AbstractContextManager[Golden]]
+"""Runs a golden server, called as `served`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,7 @@ def floor(
     cpus: tuple[int, ...] | None = None,
     golden_cpu: int | None = None,
     duration_s: float = 2.0,
+    serve: Serve = served,
 ) -> Floor:
     """Measure the client's floor.
 
@@ -56,10 +62,14 @@ def floor(
         cpus: their cores.
         golden_cpu: core of the golden server.
         duration_s: length of the window.
+        serve: runs the golden server.
+
+    Raises:
+        OSError: the golden server did not start.
     """
     with tempfile.TemporaryDirectory(prefix="runner-floor-") as folder:
         truth = Path(folder, "truth")
-        with served(_PLAN, truth, cpu=golden_cpu) as golden:
+        with serve(_PLAN, truth, cpu=golden_cpu) as golden:
             driven = drive(
                 target=golden.target(),
                 asks=(golden_ask(n, output_tokens=_OUTPUT_TOKENS) for n in itertools.count()),

@@ -153,7 +153,8 @@ def _path(proof: Proof) -> Iterator[Reason]:
     if proof.way == "published":
         yield _suspect(
             "published_port",
-            "The load went through a published port, whose proxy adds milliseconds to every time.",
+            "The load went through a published port, whose proxy adds "
+            "milliseconds to every time: its boot's floor was measured through one.",
         )
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from click.testing import CliRunner, Result
 
 from runner.cli import main
 from runner.frames import results
+from runner.launchers import Launch, docker
+from runner.launchers.docker import DockerLauncher
+from runner.published import published_floor
 
 pytestmark = pytest.mark.docker
 
@@ -149,3 +153,23 @@ def test_containers_of_a_killed_runner_are_removed_by_the_next_exec_and_stranger
         assert stranger.encode() in left.stdout
     finally:
         subprocess.run(["docker", "rm", "-f", stranger], capture_output=True, check=False)
+
+
+def test_a_load_through_a_published_port_carries_the_floor_of_such_a_port(
+    tmp_path: Path, runner_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker, "reachable", lambda *_: False)
+    path = written(tmp_path, runner_image)
+    ended = run(path)
+    assert ended.exit_code in {0, 1}, ended.output
+    assert "published_port" in ended.output
+    boots = results(path.parent / "results" / path.stem).boots
+    assert set(boots["way"]) == {"published"}
+    assert (boots["floor_ttft_error_p50_s"] > 0).all()
+    assert boots["floor_output_tokens_per_s"].nunique() == 1, "one image, one measurement"
+    assert not ours(path)
+
+
+def test_a_floor_of_a_port_that_cannot_be_measured_is_none() -> None:
+    launch = Launch(name=f"runner-{uuid.uuid4().hex[:12]}", image="no-such-image:ever", port=8000)
+    assert published_floor(DockerLauncher(), launch) is None

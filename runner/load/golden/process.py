@@ -25,10 +25,11 @@ class Golden:
 
     port: int
     file: Path
+    host: str = "127.0.0.1"
 
     def target(self, path: str = "/v1/completions") -> Target:
         """Return where a load goes."""
-        return Target(host="127.0.0.1", port=self.port, path=path)
+        return Target(host=self.host, port=self.port, path=path)
 
     def truth(self) -> Iterator[Timeline]:
         """Yield what really happened, once the server has ended.
