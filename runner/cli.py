@@ -26,6 +26,10 @@ EXPERIMENT = click.argument("file", type=click.Path(path_type=Path))
 REHEARSE = click.option(
     "--rehearse", is_flag=True, help="Lay the file's [rehearse] table over the rest."
 )
+GPU = click.option(
+    "--gpu", metavar="NAME", help="GPU profile to simulate, or the path of its file."
+)
+SIMULATE = click.option("--simulate", is_flag=True, help="Start nothing: simulate every engine.")
 
 
 class Commands(click.Group):
@@ -87,18 +91,29 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
 @main.command()
 @EXPERIMENT
 @REHEARSE
+@click.option("--predict", "predicts", is_flag=True, help="Print the tables to expect, simulated.")
+@GPU
 @answering
-def plan(file: Path, rehearse: bool) -> None:
+def plan(file: Path, rehearse: bool, predicts: bool, gpu: str | None) -> None:
     """Print every cell and boot of FILE, with the command of each; nothing is started.
 
     \b
     runner plan experiments/fp8.toml
+    runner plan experiments/fp8.toml --predict --gpu h100-80gb
     """
     from runner.experiment.read import read
     from runner.plan import expand
     from runner.plan.text import planned
 
-    click.echo(planned(expand(read(file, rehearse=rehearse))), nl=False)
+    if gpu and not predicts:
+        raise click.UsageError("--gpu goes with --predict.")
+    experiment = read(file, rehearse=rehearse)
+    if predicts:
+        from runner.predict.tables import predicted_tables
+
+        click.echo(predicted_tables(experiment, gpu), nl=False)
+        return
+    click.echo(planned(expand(experiment)), nl=False)
 
 
 @main.command(name="exec")
@@ -109,14 +124,17 @@ def plan(file: Path, rehearse: bool) -> None:
 @click.option("--retry-failed", is_flag=True, help="Repeat the boots that failed.")
 @click.option("--check-flags", is_flag=True, help="First hold all flags against each image's help.")
 @click.option("--audit", is_flag=True, help="Hold the client against the wire (CAP_NET_RAW).")
+@SIMULATE
+@GPU
 @answering
-def execute(file: Path, results: Path, **options: Any) -> int:
+def execute(file: Path, results: Path, *, simulate: bool, gpu: str | None, **options: Any) -> int:
     """Do what is missing of FILE, store it, and print the tables.
 
     \b
     runner exec experiments/quickstart.toml
     """
     from runner.experiment.read import read
+    from runner.experiment.stand_in import stood_in
     from runner.frames import results as read_results
     from runner.plan import expand
     from runner.progress import watching
@@ -125,7 +143,10 @@ def execute(file: Path, results: Path, **options: Any) -> int:
     from runner.world import World
 
     stop_on_signals()
-    plan = expand(read(file, rehearse=options.pop("rehearse")))
+    if gpu and not simulate:
+        raise click.UsageError("--gpu goes with --simulate.")
+    experiment = read(file, rehearse=options.pop("rehearse"))
+    plan = expand(stood_in(experiment, gpu) if simulate else experiment)
     with watching(sys.stderr, live=sys.stderr.isatty()) as watch:
         summary = execute(plan, World(), results, watch=watch, **options)
     click.echo(report(read_results(summary.folder, runs=[summary.run_id])))

@@ -151,6 +151,8 @@ def post(url: str, page: Page, path: Path) -> str:
 @click.option("--budget", metavar="6h", help="The same, from now on.")
 @click.option("--night", "name", metavar="NAME", help="Its name; the day it began by default.")
 @click.option("--rehearse", is_flag=True, help="Lay each file's [rehearse] table over the rest.")
+@click.option("--simulate", is_flag=True, help="Start nothing: simulate every engine.")
+@click.option("--gpu", metavar="NAME", help="GPU profile to simulate, or its file's path.")
 @click.option("--webhook", is_flag=True, help=f"Post the headline to the URL in ${WEBHOOK}.")
 def command(**options: Any) -> None:
     """Run the experiments that FILE lists, block by block, and hold the night against earlier ones.
@@ -172,12 +174,16 @@ def _night(
     until: str | None,
     budget: str | None,
     rehearse: bool,
+    simulate: bool,
+    gpu: str | None,
     webhook: bool,
 ) -> int:
     url = os.environ.get(WEBHOOK) if webhook else None
     if webhook and not url:
         raise ExperimentError(f"--webhook: ${WEBHOOK} is not set; export the URL there")
-    night = read_night(file, rehearse=rehearse)
+    if gpu and not simulate:
+        raise ExperimentError("--gpu goes with --simulate")
+    night = read_night(file, rehearse=rehearse, simulate=simulate, gpu=gpu)
     moment = datetime.now().astimezone()
     deadline = deadline_of(until, budget, moment)
     name = name or name_of(moment)

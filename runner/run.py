@@ -128,6 +128,8 @@ def execute(
         done = len(plan.boots) - len(missing)
         if part is not None:
             missing = [boot for boot in missing if boot.block in part.blocks]
+        measures = any(not boot.cell.offline for boot in missing)
+        floor = world.floor(client_of(plan)) if measures else None
         series = Series(
             plan=plan,
             run=run,
@@ -136,7 +138,7 @@ def execute(
             models=models,
             redactor=redactor,
             nvml=nvml,
-            floor=world.floor(client_of(plan)) if missing else None,
+            floor=floor,
             watch=watch,
             audit=audit,
             night=night,

@@ -24,6 +24,7 @@ from runner.owner import here, labels
 from runner.plan import Plan, PlannedBoot
 from runner.plan.cells import Cell
 from runner.plan.launch import Circumstances, launch_of
+from runner.predict import foretell
 from runner.preflight import Build
 from runner.progress import Happening, Watch
 from runner.published import published_floor
@@ -111,7 +112,8 @@ class Series:
             port_floor=lambda: self._port_floor(bench),
         )
         self.started += 1
-        row = live(bench, self._begun(planned, build, desk.key.columns, now), desk)
+        lived = foretell if cell.offline else live
+        row = lived(bench, self._begun(planned, build, desk.key.columns, now), desk)
         self.seconds.append(time.monotonic() - began)
         self._tell(subject, _told(row), event="ended", left=left - 1, done=self.done + 1)
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from engines.sim.cost import Cost
 from engines.sim.engine import Engine, Scheduler
-from engines.sim.offline import Ask, Timeline, closed_loop, open_loop
+from engines.sim.offline import Timeline, closed_loop, open_loop
 from engines.sim.sglang.radix import RadixCache
 from engines.sim.sglang.scheduler import SglangScheduler
+from engines.sim.source import Ask
 from engines.sim.step import Step
 from engines.sim.vllm.blocks import BlockCache
 from engines.sim.vllm.scheduler import VllmScheduler

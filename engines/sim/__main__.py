@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(_USAGE + "\n")
         return 2
     try:
-        simulate, flags = _own(argv[1:])
+        simulate, flags = options.taken_from(argv[1:])
         return live(*boot(argv[0], flags, simulate))
     except ValueError as error:
         sys.stderr.write(f"{_USAGE}\nengines.sim: error: {error}\n")
@@ -34,23 +33,6 @@ def main(argv: Sequence[str]) -> int:
     except RefusalError as refusal:
         say(refusal.lines)
         return refusal.code
-
-
-def _own(argv: Sequence[str]) -> tuple[Simulate, list[str]]:
-    """Take our own two flags out of the engine's."""
-    simulate, rest, words = Simulate(), [], list(argv)
-    speed: float | None = None
-    while words:
-        word, equals, value = words.pop(0).partition("=")
-        if word not in ("--simulate", "--speed"):
-            rest.append(word + equals + value)
-            continue
-        value = value if equals else words.pop(0) if words else ""
-        if word == "--simulate":
-            simulate = options.read(value)
-        else:
-            speed = float(value)
-    return (simulate if speed is None else dataclasses.replace(simulate, speed=speed)), rest
 
 
 if __name__ == "__main__":

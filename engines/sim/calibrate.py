@@ -31,7 +31,8 @@ def main(argv: Sequence[str]) -> int:
         profile = fitted(figures, profile)
         source = f"fitted to {asked.figures.name} by engines.sim.calibrate"
         profile = dataclasses.replace(profile, source=source)
-    text = toml(profile)
+    errors = dict(errors_of(figures, profile))
+    text = toml(dataclasses.replace(profile, errors=errors))
     if asked.write:
         asked.write.write_text(text)
     lines = list(report(figures, profile))
@@ -50,14 +51,27 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def report(figures: Figures, profile: Profile) -> Iterator[str]:
     """Yield a line for each figure: measured, simulated, error."""
+    yield f"{'':10}{'error':>8}  {'measured':<18}{'simulated':<24}figure"
+    yield from (_line(figure, simulated) for figure, simulated in _held(figures, profile))
+
+
+def errors_of(figures: Figures, profile: Profile) -> Iterator[tuple[str, float]]:
+    """Yield each measure with its largest error among the figures, fitted ones too."""
+    held = list(_held(figures, profile))
+    for measure in dict.fromkeys(figure.measure for figure, _ in held):
+        found = [abs(f.error_ratio(simulated)) for f, simulated in held if f.measure == measure]
+        yield measure, round(max(found), 3)
+
+
+def _held(figures: Figures, profile: Profile) -> Iterator[tuple[Figure, tuple[float, ...]]]:
+    """Yield each figure with what the simulated engine makes of it, the fitted ones first."""
     from engines.sim.fitting import quiet
 
     calm, kept = quiet(profile), {}  # type: ignore[var-annotated]
-    yield f"{'':10}{'error':>8}  {'measured':<18}{'simulated':<24}figure"
     for fit in (True, False):
         for figure in figures.figures:
             if figure.fit == fit and figure.measure != "kv_tokens_seen":
-                yield _line(figure, scenarios.predict(figures, figure, calm, kept))
+                yield figure, scenarios.predict(figures, figure, calm, kept)
 
 
 def _line(figure: Figure, predicted: tuple[float, ...]) -> str:
@@ -72,12 +86,14 @@ def _line(figure: Figure, predicted: tuple[float, ...]) -> str:
 def toml(profile: Profile) -> str:
     """Return a profile as the text of its file."""
     own = {f.name: getattr(profile, f.name) for f in dataclasses.fields(profile)}
-    engines = own.pop("engines")
+    engines, errors = own.pop("engines"), own.pop("errors")
     lines = [f"{name} = {_toml(value)}" for name, value in own.items()]
     for engine, overheads in engines.items():
         values = dataclasses.asdict(overheads)
         lines += ["", f"[engines.{engine}]"]
         lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
+    if errors:
+        lines += ["", "[errors]", *(f"{name} = {value!r}" for name, value in errors.items())]
     return "\n".join(lines) + "\n"
 
 

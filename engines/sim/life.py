@@ -59,13 +59,18 @@ def _start(dialect: Dialect, twin: Twin) -> None:
         time.sleep(phase.share * whole_s)
         if phase.name == "start":
             say(*phase.lines)
-        error = dialect.failure(twin, phase.name)
-        if simulate.crash_at == phase.name:
-            error = dialect.crash(twin, phase.name)
+        error = error_in(dialect, twin, phase.name)
         if error is not None:
             raise RefusalError("\n".join(dialect.failed_start(twin, error)))
         if phase.name != "start":
             say(*phase.lines)
+
+
+def error_in(dialect: Dialect, twin: Twin, phase: str) -> str | None:
+    """Return the exception that ends a phase of the start-up, None where it passes."""
+    if twin.simulate.crash_at == phase:
+        return dialect.crash(twin, phase)
+    return dialect.failure(twin, phase)
 
 
 def startup_s(twin: Twin) -> float:

@@ -8,32 +8,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engines.sim.engine import Engine
+from engines.sim.source import Ask, Pattern, Source
 from engines.sim.step import Request, Step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One request to simulate.
-
-    Attributes:
-        prompt: token ids, or a length for a prompt that shares nothing with any other.
-        output_tokens: exact output length.
-        due_s: when it is sent, in open loop.
-        constrained: its output follows a grammar.
-        group: what belongs together; carried through.
-        role: part it plays; carried through.
-    """
-
-    prompt: Sequence[int] | int
-    output_tokens: int
-    due_s: float = 0.0
-    constrained: bool = False
-    group: str = ""
-    role: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,16 +21,22 @@ class Timeline:
     """What happened to one request. Times are simulated seconds.
 
     Attributes:
+        number: its place among those asked, from 0.
         ask: what was asked.
         sent_s: when it was sent.
+        warmup: it was sent before the window.
         token_s: when each token came.
+        ended_s: when the answer or its refusal was whole.
         cached_tokens: prompt tokens found in the prefix cache.
         preemptions: times it was put back.
     """
 
+    number: int
     ask: Ask
     sent_s: float
+    warmup: bool = False
     token_s: list[float] = field(default_factory=list)
+    ended_s: float = math.inf
     cached_tokens: int = 0
     preemptions: int = 0
     _spans: list[tuple[int, int]] = field(default_factory=list)
@@ -71,14 +57,16 @@ class Timeline:
         return self.token_s[-1]
 
 
+def simulate(engine: Engine, asks: Iterable[Ask], pattern: Pattern) -> tuple[Timeline, ...]:
+    """Return what happens to requests, from the engine's present moment on, in their order."""
+    return _Run(engine, asks, pattern).go()
+
+
 def open_loop(
     engine: Engine, asks: Iterable[Ask], *, request_s: float = 0.0
 ) -> tuple[Timeline, ...]:
-    """Return what happens to requests sent at their times, in the order they were given.
-
-    `request_s` passes between the send and the moment the scheduler sees a request.
-    """
-    return _Run(engine, request_s).go([(ask.due_s, ask) for ask in asks], iter(()))
+    """Return what happens to requests sent at their times."""
+    return simulate(engine, asks, Pattern(request_s=request_s))
 
 
 def closed_loop(
@@ -89,59 +77,67 @@ def closed_loop(
     request_s: float = 0.0,
     turn_s: float = 0.0,
 ) -> tuple[Timeline, ...]:
-    """Return what happens to requests of which always `concurrency` are under way.
-
-    `turn_s` passes between the end of one and the send of the next.
-    """
-    source = iter(asks)
-    first = [(0.0, ask) for _, ask in zip(range(concurrency), source, strict=False)]
-    return _Run(engine, request_s, turn_s).go(first, source)
+    """Return what happens to requests of which always `concurrency` are under way."""
+    pattern = Pattern(concurrency=concurrency, request_s=request_s, turn_s=turn_s)
+    return simulate(engine, asks, pattern)
 
 
 class _Run:
     """One simulation under way."""
 
-    def __init__(self, engine: Engine, request_s: float, turn_s: float = 0.0) -> None:
+    def __init__(self, engine: Engine, asks: Iterable[Ask], pattern: Pattern) -> None:
         self._engine = engine
-        self._request_s = request_s
-        self._turn_s = turn_s
+        self._pattern = pattern
+        self._source = Source(asks, pattern, engine.now_s)
         self._pending: list[tuple[float, int, Timeline]] = []
         self._lines: list[Timeline] = []
         self._ends: list[float] = []
 
-    def go(self, first: Iterable[tuple[float, Ask]], source: Iterator[Ask]) -> tuple[Timeline, ...]:
+    def go(self) -> tuple[Timeline, ...]:
         """Run until nothing is left."""
-        for sent_s, ask in first:
-            self._send(sent_s, ask)
         engine = self._engine
+        self._send(engine.now_s)
         while True:
             self._enter()
             ends = engine.begin(self._pending[0][0] if self._pending else math.inf)
             if not ends and not self._pending:
                 break
             if not ends:
-                engine.now_s = self._pending[0][0]
+                engine.now_s = max(engine.now_s, self._pending[0][0])
                 continue
             step = engine.commit()
             self._note(step, ends)
-            for request, ask in zip(step.finished, source, strict=False):
-                self._send(request.owner.last_s + self._turn_s, ask)
-        return tuple(self._lines)
+            for request in step.finished:
+                self._end(request.owner, request.owner.last_s)
+        return tuple(sorted(self._lines, key=lambda line: line.number))
 
-    def _send(self, sent_s: float, ask: Ask) -> None:
-        line = Timeline(ask=ask, sent_s=sent_s)
-        heapq.heappush(self._pending, (sent_s + self._request_s, len(self._lines), line))
-        self._lines.append(line)
+    def _send(self, now_s: float) -> None:
+        for sent_s, number, ask in self._source.send(now_s):
+            line = Timeline(number=number, ask=ask, sent_s=sent_s)
+            seen_s = sent_s + self._pattern.request_s + ask.grammar_s
+            heapq.heappush(self._pending, (seen_s, number, line))
+            self._lines.append(line)
+
+    def _end(self, line: Timeline, ended_s: float) -> None:
+        line.ended_s = ended_s
+        after_s = ended_s + self._pattern.turn_s
+        self._source.ended(line.number, after_s, whole=not line.ask.refused)
+        self._send(after_s)
 
     def _enter(self) -> None:
         """Give the scheduler what has arrived by now."""
         while self._pending and self._pending[0][0] <= self._engine.now_s:
-            _, number, line = heapq.heappop(self._pending)
+            seen_s, number, line = heapq.heappop(self._pending)
             ask = line.ask
+            if ask.refused:
+                self._end(line, seen_s)
+                continue
             request = Request(
                 number,
                 ask.prompt,
                 ask.output_tokens,
+                limit_tokens=ask.limit_tokens,
+                fixed_length=ask.fixed_length,
                 constrained=ask.constrained,
                 owner=line,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ class Simulate:
         two_valued_ratio: factor on the steps' time of every other boot, drawn by chance.
         echo_environment: the log shows the whole environment.
         orphan_child: a child process outlives it by a minute.
+        offline: the runner starts no server and simulates boot and loads without sockets.
     """
 
     gpu: str = "h100-80gb"
@@ -72,6 +74,7 @@ class Simulate:
     two_valued_ratio: float = 1.0
     echo_environment: bool = False
     orphan_child: bool = False
+    offline: bool = False
 
     @property
     def is_cold(self) -> bool:
@@ -92,6 +95,27 @@ def read(text: str) -> Simulate:
     if not isinstance(given, dict):
         raise ValueError("--simulate takes a JSON object")
     return Simulate(**{name: _checked(name, value) for name, value in given.items()})
+
+
+def taken_from(argv: Sequence[str]) -> tuple[Simulate, list[str]]:
+    """Take our own two flags, `--simulate` and `--speed`, out of an engine's.
+
+    Raises:
+        ValueError: what they say is wrong.
+    """
+    simulate, rest, words = Simulate(), [], list(argv)
+    speed: float | None = None
+    while words:
+        word, equals, value = words.pop(0).partition("=")
+        if word not in ("--simulate", "--speed"):
+            rest.append(word + equals + value)
+            continue
+        value = value if equals else words.pop(0) if words else ""
+        if word == "--simulate":
+            simulate = read(value)
+        else:
+            speed = float(value)
+    return (simulate if speed is None else dataclasses.replace(simulate, speed=speed)), rest
 
 
 _FIELDS: Final = {field.name: field for field in dataclasses.fields(Simulate)}

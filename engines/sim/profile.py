@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class Profile:
         grammar_bytes: memory that the first constrained request needs.
         noise_ratio: spread of one step's time.
         engines: overheads by engine.
+        errors: largest error of each measure, as a share, among the figures it was held against.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Profile:
     grammar_bytes: int = 200 * MIB
     noise_ratio: float = 0.005
     engines: Mapping[str, Overheads]
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 def names() -> tuple[str, ...]:

@@ -11,14 +11,14 @@ from typing import Any, Final
 from engines.sim.dialects import boot
 from engines.sim.figures import Figure, Figures
 from engines.sim.life import startup_s
-from engines.sim.offline import Ask, Timeline, closed_loop, open_loop
+from engines.sim.offline import Timeline, closed_loop, open_loop
 from engines.sim.options import Simulate
+from engines.sim.predict import TURN_S
 from engines.sim.profile import Profile
+from engines.sim.source import Ask
 from engines.sim.twin import Twin
 
 Measures = Mapping[str, float]
-TURN_S: Final = 0.0005
-"""From the end of an answer to the client's next request."""
 
 _FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
     "vllm": {

@@ -16,6 +16,7 @@ from runner.experiment.checks import complaints_of
 from runner.experiment.complaints import Complaint, findings_of
 from runner.experiment.keys import Keys
 from runner.experiment.read import error_of, overlaid, parsed, read, text_of
+from runner.experiment.stand_in import stood_in
 from runner.experiment.unusable import unusable
 
 REFERENCE: Final = "reference"
@@ -48,12 +49,16 @@ class Night:
     experiments: tuple[Experiment, ...]
 
 
-def read_night(path: Path, *, rehearse: bool = False) -> Night:
+def read_night(
+    path: Path, *, rehearse: bool = False, simulate: bool = False, gpu: str | None = None
+) -> Night:
     """Read the file of a night and every experiment that it lists.
 
     Args:
         path: the TOML file.
         rehearse: lay the `[rehearse]` table of each file over the rest of it.
+        simulate: let simulated engines stand in for all, without starting one.
+        gpu: GPU profile of those.
 
     Raises:
         ExperimentError: one of the files cannot be read, or something in it is wrong.
@@ -70,6 +75,8 @@ def read_night(path: Path, *, rehearse: bool = False) -> Night:
     files = [path.parent / file for file in keys.experiments]
     experiments = (read(file, rehearse=rehearse) for file in files)
     pinned = tuple(with_reference(one, keys.reference) for one in experiments)
+    if simulate:
+        pinned = tuple(stood_in(one, gpu) for one in pinned)
     return Night(keys=keys, experiments=pinned)
 
 

@@ -47,11 +47,21 @@ class Cell:
         return self.section.simulate is not None
 
     @property
+    def offline(self) -> bool:
+        """Tell whether nothing is started, and boot and loads are simulated without sockets."""
+        return bool((self.section.simulate or {}).get("offline"))
+
+    @property
     def gpus(self) -> int:
-        """Return how many GPUs it gets: as asked, else one for each parallel part."""
+        """Return how many GPUs it gets: as asked, else one for each parallel part.
+
+        A simulated engine needs none.
+        """
         asked = self.keys.gpus
+        if self.simulated:
+            return 0
         if asked is None:
-            return 0 if self.simulated else _parallel(self.keys)
+            return _parallel(self.keys)
         return asked if isinstance(asked, int) else len(asked)
 
     @property
