@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any, Final
 
 from engines.sim.offline import Timeline as Simulated
@@ -65,6 +66,7 @@ def _run(
     prompts = itertools.islice(prompts_of(load, draw, vocabulary, "window"), found.requests)
     row = {
         "workload": load.workload,
+        "asked": json.dumps(load.asked, sort_keys=True),
         "level_kind": load.level_kind,
         "level": load.level,
         "since_ready_s": opened_s,
