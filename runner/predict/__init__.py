@@ -55,8 +55,8 @@ def _pages(bench: Bench, boot: Boot) -> list[Fact]:
         return httpx.Response(status, content=body)
 
     caller = pages.Caller(transport=httpx.MockTransport(answer))
-    found = pages.facts(bench.planned.cell.engine, "http://simulated", caller)
-    return [fact for fact in found if fact.source != "load"]
+    found = pages.stated(bench.planned.cell.engine, "http://simulated", caller)
+    return [fact for fact in found.facts if fact.source != "load"]
 
 
 def _read(engine: str, log: list[str]) -> Reading:
