@@ -62,9 +62,9 @@ def asks_of(
 ) -> Iterator[Ask]:
     """Yield the requests of a load's window (`purpose` = `window`) or of its warm-up (`warmup`).
 
-    In open loop a prompt's own time wins over the arrival law; a later turn of a session has
-    neither, for it follows the answer before it. A warm-up has no times, but for that of a probe:
-    its window opens upon arrivals that go on.
+    In open loop a prompt's own time, at the load's speed, wins over the arrival law; a later turn
+    of a session has neither, for it follows the answer before it. A warm-up has no times, but for
+    that of a probe: its window opens upon arrivals that go on.
 
     Raises:
         ExperimentError: the engine cannot be asked this load.
@@ -77,7 +77,8 @@ def asks_of(
     for prompt in prompts_of(load, draw, vocabulary, purpose):
         due_s = None
         if timed and prompt.after is None:
-            due_s = next(times) + prompt.offset_s if prompt.due_s is None else prompt.due_s
+            due_s = own_s(prompt, load) if prompt.due_s is not None else next(times)
+            due_s += prompt.offset_s
         body = _body(prompt, engine, model, sampling)
         yield Ask(
             body=json.dumps(body, separators=(",", ":")).encode(),
@@ -100,6 +101,11 @@ def expected_hit_tokens(prompts: Iterable[Prompt]) -> int | None:
             return None
         total += prompt.expected_hit_tokens
     return total
+
+
+def own_s(prompt: Prompt, load: Load) -> float:
+    """Return a prompt's own time, as fast as the load runs them."""
+    return (prompt.due_s or 0.0) / (load.level if load.level_kind == "speed" else 1.0)
 
 
 def _times(load: Load, draw: Draw, purpose: str) -> Iterator[float]:

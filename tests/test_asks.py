@@ -125,6 +125,17 @@ def test_own_times_win_over_the_law() -> None:
     assert [ask.due_s for ask in asked(load)] == [0.0, 0.0, 3.0, 3.0]
 
 
+def test_a_burst_level_says_how_many_come_at_one_moment() -> None:
+    burst = {"workload": "burst", "every_s": 3.0, "input_tokens": 4, "output_tokens": 1}
+    loads = list(loads_of(LoadKeys.model_validate({**burst, "burst": [2, 3], "requests": 4})))
+    assert {load.load: [ask.due_s for ask in asked(load)] for load in loads} == {
+        "burst@b2": [0.0, 0.0, 3.0, 3.0],
+        "burst@b3": [0.0, 0.0, 0.0, 3.0],
+    }
+    [fast] = loads_of(LoadKeys.model_validate({**burst, "size": 2, "speed": 6, "requests": 4}))
+    assert [ask.due_s for ask in asked(fast)] == [0.0, 0.0, 0.5, 0.5]
+
+
 def test_later_turns_follow_an_answer_and_only_first_turns_arrive() -> None:
     turns = {"workload": "multi_turn", "sessions": 2, "turns": 2, "think_s": 1.5}
     load = load_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,37 @@ def test_the_plan_command_prints_the_plan_of_a_good_file(file: Path) -> None:
     answer = CliRunner().invoke(main, ["plan", str(file)])
     assert answer.exit_code == 0
     assert "4 cells, 12 boots, 2 loads in each boot" in answer.output
+
+
+OWN_TIMES = """
+question = "How long is the queue?"
+boots = 3
+[engines.vllm]
+image = "vllm/vllm-openai:v0.31.0"
+[common]
+model = "Qwen/Qwen3-1.7B"
+[[loads]]
+workload = "burst"
+every_s = 5
+input_tokens = 8
+output_tokens = 8
+requests = 64
+{level}
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        ("rate_per_s = 2\nsize = 4", "write burst = [16] or speed = 1.0 as its level"),
+        ("burst = 8\nsize = 4", "stands beside burst, which says how many; leave one out"),
+        ('burst = 8\narrivals = "gamma"', "these requests have times of their own"),
+    ],
+)
+def test_whose_times_a_load_has_is_said_once(tmp_path: Path, level: str, said: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN_TIMES.format(level=level))
+    with pytest.raises(ExperimentError, match=re.escape(said)):
+        read(path)
+    path.write_text(OWN_TIMES.format(level="burst = [8, 16]"))
+    assert read(path).loads[0].burst == (8, 16)

@@ -144,6 +144,17 @@ def test_later_turns_wait_for_and_hit_the_prompt_of_the_turn_before(simulated: S
         assert turn.sent_ns >= before.ended_ns + 50_000_000
 
 
+def test_a_log_s_requests_leave_at_its_own_times(simulated: Simulated) -> None:
+    timelines, _ = simulated.served(
+        workload="trace", file="tests/traces/azure.csv", speed=5.0, warmup=0
+    )
+    in_order = sorted(timelines, key=lambda one: one.request)
+    intended = [one.intended_ns or 0 for one in in_order]
+    assert [(at - intended[0]) / 1e9 for at in intended] == [0.0, 0.3, 0.85]
+    assert [one.output_tokens for one in in_order] == [30, 8, 45]
+    assert all(one.sent_ns >= (one.intended_ns or 0) for one in in_order)
+
+
 def test_random_prompts_hit_nothing(simulated: Simulated) -> None:
     timelines, expected = simulated.served(
         workload="random", input_tokens=300, output_tokens=2, concurrency=4, requests=20

@@ -11,8 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+import engines
 from runner import workloads
+from runner.asks import Draw, asks_of
 from runner.errors import ExperimentError
+from runner.experiment import LoadKeys
+from runner.experiment.levels import loads_of
 from runner.traces.columns import records_of
 from runner.workloads import Prompt, Vocabulary
 
@@ -51,8 +55,19 @@ def test_blocks_of_one_load_are_not_those_of_another() -> None:
     assert one[0].token_ids[:20] != other[0].token_ids[:20]
 
 
-def test_a_log_runs_faster_by_its_speed() -> None:
-    assert [p.due_s for p in replayed("azure.csv", speed=2)] == [0.0, 0.75, 2.125]
+def test_a_log_runs_faster_by_its_speed_and_ends_by_itself() -> None:
+    keys = LoadKeys.model_validate(
+        {"workload": "trace", "file": str(FOLDER / "azure.csv"), "speed": [1.0, 2.0]}
+    )
+    draw = Draw(seed=1, boot=0, load="x", repeat=0)
+    times = {
+        load.load: [
+            ask.due_s
+            for ask in asks_of(load, draw, Vocabulary(), engines.get("vllm"), "m", "window")
+        ]
+        for load in loads_of(keys)
+    }
+    assert times == {"trace@x1": [0.0, 1.5, 4.25], "trace@x2": [0.0, 0.75, 2.125]}
 
 
 def test_where_the_level_decides_the_order_is_kept_and_times_are_dropped() -> None:
@@ -97,7 +112,7 @@ def test_only_a_text_log_chats() -> None:
 
 
 def test_own_times_are_asked_of_a_log_that_has_them() -> None:
-    with pytest.raises(ExperimentError, match='times = "level"'):
+    with pytest.raises(ExperimentError, match="give rate_per_s, not speed"):
         replayed("sharegpt.json", prompts="text", output_tokens=9)
 
 

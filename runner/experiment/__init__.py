@@ -164,6 +164,8 @@ class LoadKeys(BaseModel):
         name: tells two loads of one workload apart.
         concurrency: requests held in flight (closed loop), one load for each level.
         rate_per_s: arrivals per second (open loop), one load for each level.
+        speed: the workload's own times, each so many times as fast, one load for each.
+        burst: requests at one moment, one load for each number.
         search: looks for the highest level that keeps an SLO, in every boot anew.
         arrivals: law of the arrivals in open loop.
         burstiness: shape of the gamma law; 1 is Poisson, less is burstier.
@@ -181,6 +183,8 @@ class LoadKeys(BaseModel):
     name: str | None = None
     concurrency: Levels | None = None
     rate_per_s: Rates | None = None
+    speed: Rates | None = None
+    burst: Levels | None = None
     search: Search | None = None
     arrivals: Literal["poisson", "constant", "gamma"] = "poisson"
     burstiness: PositiveFloat = 1.0
@@ -193,11 +197,13 @@ class LoadKeys(BaseModel):
 
     @model_validator(mode="after")
     def _one_arrival_and_one_end(self) -> Self:
-        if [self.concurrency, self.rate_per_s, self.search].count(None) != 2:
-            raise ValueError("give exactly one of concurrency, rate_per_s and search")
-        if self.search is None and (self.requests is None) == (self.duration_s is None):
+        levels = (self.concurrency, self.rate_per_s, self.speed, self.burst)
+        if [*levels, self.search].count(None) != len(levels):
+            raise ValueError("give exactly one of concurrency, rate_per_s, speed, burst and search")
+        ends = [self.requests, self.duration_s].count(None)
+        if ends == 0 or (ends == 2 and self.search is None and self.speed is None):
             raise ValueError("give exactly one of requests and duration_s")
-        if self.concurrency == () or self.rate_per_s == ():
+        if () in levels:
             raise ValueError("the list of levels is empty; give at least one level")
         return self
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from runner import workloads
 from runner.experiment import LoadKeys, PerStream, Requests
 from runner.search import Range, requests_for
 
-LevelKind = Literal["concurrency", "rate_per_s"]
+LevelKind = Literal["concurrency", "rate_per_s", "speed", "burst"]
+_LETTERS: Final = {"concurrency": "c", "rate_per_s": "r", "speed": "x", "burst": "b"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +21,13 @@ class Load:
 
     Attributes:
         load: its id, `random@c8` (8 in flight), `random@r2.5` (2.5 arrivals per second),
+            `trace@x2` (its own times, twice as fast), `burst@b16` (16 at one moment),
             `random@search`, or `random@r2.5#3` for probe 3 of such a search.
         workload: a file of `runner.workloads`.
         spec: the workload's own keys.
         level_kind: what the level counts.
-        level: requests in flight, or arrivals per second; of a search the lowest.
+        level: requests in flight, arrivals per second, how fast its own times run, or requests at
+            one moment; of a search the lowest.
         requests: how many are sent; None when time ends the window.
         warmup_requests: how many are sent before the window.
         duration_s: length of the window; None when the requests end it.
@@ -48,7 +51,7 @@ class Load:
     @property
     def asked(self) -> dict[str, Any]:
         """Return what decides the load's work: however it was written, the same work is equal."""
-        beside = {"concurrency", "rate_per_s", "warmup", *(self.keys.model_extra or {})}
+        beside = {"warmup", *_LETTERS, *(self.keys.model_extra or {})}
         beside |= {"search", "requests"} if self.keys.search is None else set()
         own = {"load", "level_kind", "level", "requests", "warmup_requests"}
         contents = workloads.get(self.workload).contents(self.spec)
@@ -79,7 +82,7 @@ class Load:
 
     def at(self, level: float, probe: int) -> Load:
         """Return a probe of this search at a level."""
-        letter = "c" if self.level_kind == "concurrency" else "r"
+        letter = _LETTERS[self.level_kind]
         name = self.keys.name or self.keys.workload
         streams = int(level) if self.level_kind == "concurrency" else 1
         return replace(
@@ -94,14 +97,14 @@ class Load:
 
 def loads_of(keys: LoadKeys) -> Iterator[Load]:
     """Yield the loads of one section, one for each level, in the order written."""
-    spec = workloads.get(keys.workload).spec.model_validate(keys.model_extra or {})
+    model = workloads.get(keys.workload).spec
     kind, levels = _levels(keys)
     for load, level in zip(load_ids(keys), levels, strict=True):
         streams = int(level) if kind == "concurrency" else 1
         yield Load(
             load=load,
             workload=keys.workload,
-            spec=spec,
+            spec=model.model_validate(own_keys(keys, level)),
             level_kind=kind,
             level=level,
             requests=_requests(keys, streams),
@@ -112,12 +115,21 @@ def loads_of(keys: LoadKeys) -> Iterator[Load]:
         )
 
 
+def own_keys(keys: LoadKeys, level: float | None = None) -> dict[str, Any]:
+    """Return the workload's own keys, with those that the level gives: whose times, how many."""
+    given: dict[str, Any] = {"times": "own" if keys.speed is not None else "level"}
+    if keys.burst is not None:
+        given["size"] = _levels(keys)[1][0] if level is None else level
+    known = workloads.get(keys.workload).spec.model_fields
+    return {**{name: given[name] for name in given if name in known}, **(keys.model_extra or {})}
+
+
 def load_ids(keys: LoadKeys) -> list[str]:
     """Return the ids of a section's loads, `name@c8` for each level; a search is one load."""
     if keys.search is not None:
         return [f"{keys.name or keys.workload}@search"]
     kind, levels = _levels(keys)
-    letter = "c" if kind == "concurrency" else "r"
+    letter = _LETTERS[kind]
     return [f"{keys.name or keys.workload}@{letter}{_spelled(level)}" for level in levels]
 
 
@@ -130,11 +142,12 @@ def _levels(keys: LoadKeys) -> tuple[LevelKind, tuple[float, ...]]:
     if keys.search is not None:
         by_streams = keys.search.concurrency is not None
         return "concurrency" if by_streams else "rate_per_s", (keys.search.span.low,)
-    kind: LevelKind = "concurrency" if keys.concurrency is not None else "rate_per_s"
-    level = keys.concurrency if keys.concurrency is not None else keys.rate_per_s
-    if level is None:
-        return kind, ()
-    return kind, level if isinstance(level, tuple) else (level,)
+    kinds: tuple[LevelKind, ...] = ("concurrency", "rate_per_s", "speed", "burst")
+    for kind in kinds:
+        level = getattr(keys, kind)
+        if level is not None:
+            return kind, level if isinstance(level, tuple) else (level,)
+    return "rate_per_s", ()
 
 
 def _requests(keys: LoadKeys, streams: int) -> int | None:

@@ -9,7 +9,7 @@ from runner import workloads
 from runner.experiment import Experiment, LoadKeys, Requests, Timeouts
 from runner.experiment.complaints import Complaint, findings_of, suggestion, unknown_key
 from runner.experiment.forms import form_of
-from runner.experiment.levels import load_ids
+from runner.experiment.levels import load_ids, own_keys
 from runner.experiment.places import WORD, Place
 
 _FEWEST_FOR_P99 = 100
@@ -46,8 +46,33 @@ def _load(place: Place, load: LoadKeys) -> Iterator[Complaint]:
         yield Complaint(place=(*place, "workload"), sentence=f"unknown workload. {hint}")
         return
     spec = workloads.get(load.workload).spec
-    for found in findings_of(spec, load.model_extra or {}):
+    yield from _own_times(place, load)
+    for found in findings_of(spec, own_keys(load)):
         yield Complaint(place=place + found.place, sentence=_advised(found, spec))
+
+
+def _own_times(place: Place, load: LoadKeys) -> Iterator[Complaint]:
+    """Judge whose times a load has: its level's, or the workload's own."""
+    kind, written = workloads.get(load.workload), load.model_extra or {}
+    key = next((k for k in ("speed", "burst") if getattr(load, k) is not None), None)
+    if key is None and kind.times == "own":
+        instead = "burst = [16] or speed = 1.0" if "size" in kind.spec.model_fields else "speed = 1"
+        sentence = f"its requests have times of their own; write {instead} as its level"
+        yield Complaint(place=(*place, "workload"), sentence=sentence)
+    if key == "speed" and kind.times == "level":
+        sentence = f"{load.workload} has no times of its own; write rate_per_s or concurrency"
+        yield Complaint(place=(*place, key), sentence=sentence)
+    if key == "burst" and "size" not in kind.spec.model_fields:
+        yield Complaint(place=(*place, key), sentence='goes with workload = "burst"')
+    if key == "burst" and "size" in written:
+        sentence = "stands beside burst, which says how many; leave one out"
+        yield Complaint(place=(*place, "size"), sentence=sentence)
+    if written.get("times", (own := "own" if key == "speed" else "level")) != own:
+        sentence = f'contradicts the level: "{own}" is what it says; leave times out'
+        yield Complaint(place=(*place, "times"), sentence=sentence)
+    if key == "speed" and not kind.ends and load.requests is None and load.duration_s is None:
+        sentence = "its requests never end; write requests = 100, or duration_s = 60"
+        yield Complaint(place=(*place, key), sentence=sentence)
 
 
 def _advised(found: Complaint, spec: type[workloads.Spec]) -> str:
@@ -79,7 +104,11 @@ def _contradictions(place: Place, load: LoadKeys) -> Iterator[Complaint]:
     written = load.model_fields_set
     searches_streams = load.search is not None and load.search.concurrency is not None
     is_closed = load.concurrency is not None or searches_streams
+    has_own = load.speed is not None or load.burst is not None
     for key in ("arrivals", "burstiness"):
+        if has_own and key in written:
+            sentence = "goes with rate_per_s: these requests have times of their own"
+            yield Complaint(place=(*place, key), sentence=sentence)
         if is_closed and key in written:
             sentence = "goes with rate_per_s: a closed loop sends when an answer has ended"
             yield Complaint(place=(*place, key), sentence=sentence)
@@ -87,5 +116,5 @@ def _contradictions(place: Place, load: LoadKeys) -> Iterator[Complaint]:
         sentence = 'goes with arrivals = "gamma"'
         yield Complaint(place=(*place, "burstiness"), sentence=sentence)
     if not is_closed and isinstance(load.requests, Requests):
-        sentence = "arrivals at a rate have no streams; write requests = 100, or duration_s = 60"
+        sentence = "an open loop has no streams; write requests = 100, or duration_s = 60"
         yield Complaint(place=(*place, "requests"), sentence=sentence)

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from runner.asks import Draw, own_s, prompts_of
 from runner.experiment.levels import Load
 from runner.plan import Plan
 from runner.plan.cells import Cell
 from runner.search import Next, Probe, Range, step
+from runner.workloads import Vocabulary
 from runner.workloads.lengths import Distribution, longest
 
 Speed = Literal["gpu", "cpu", "simulated"]
@@ -114,6 +116,7 @@ def load_s(load: Load, pace: Pace) -> float:
     given, wanted = _lengths(load)
     warmup_s = _requests_s(load, load.warmup_requests, given, wanted, pace)
     window_s = load.duration_s or _requests_s(load, load.requests or 0, given, wanted, pace)
+    window_s += _last_s(load)
     repeats = 1 if load.probe is not None else load.repeats
     return repeats * (warmup_s + window_s)
 
@@ -131,8 +134,25 @@ def _requests_s(load: Load, count: int, given: float, wanted: float, pace: Pace)
     """Return the seconds of `count` requests: streams, arrivals or the server's most decide."""
     alone_s = pace.first_s + wanted * pace.token_s
     busy_s = count * (given / pace.input_per_s + wanted / pace.output_per_s)
-    spread_s = count / load.in_flight * alone_s if load.in_flight else count / load.level + alone_s
-    return max(spread_s, busy_s)
+    return max(_spread_s(load, count, alone_s), busy_s)
+
+
+def _spread_s(load: Load, count: int, alone_s: float) -> float:
+    """Return the seconds over which so many requests are sent and answered by an idle server."""
+    if load.in_flight:
+        return count / load.in_flight * alone_s
+    if load.level_kind == "rate_per_s":
+        return count / load.level + alone_s
+    return alone_s
+
+
+def _last_s(load: Load) -> float:
+    """Return the last of the workload's own times; 0 where the level or the clock decides."""
+    if load.level_kind not in ("speed", "burst") or load.duration_s is not None:
+        return 0.0
+    draw = Draw(seed=0, boot=0, load=load.load, repeat=0)
+    own = prompts_of(load, draw, Vocabulary(), "window")
+    return max((own_s(prompt, load) for prompt in own), default=0.0)
 
 
 def _lengths(load: Load) -> tuple[float, float]:

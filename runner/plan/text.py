@@ -161,9 +161,15 @@ def _loads(plan: Plan) -> Iterator[str]:
 
 
 def _level(load: Load) -> str:
-    law = f"{load.level:g} requests per second ({load.keys.arrivals})"
-    level = f"{load.in_flight} in flight" if load.in_flight else law
-    work = f"{load.requests} requests" if load.requests else f"{load.duration_s:g} s"
+    level = {
+        "concurrency": f"{load.level:g} in flight",
+        "rate_per_s": f"{load.level:g} requests per second ({load.keys.arrivals})",
+        "speed": f"its own times, {load.level:g} times as fast",
+        "burst": f"{load.level:g} at one moment",
+    }[load.level_kind]
+    work = "all requests"
+    if load.requests or load.duration_s:
+        work = f"{load.requests} requests" if load.requests else f"{load.duration_s:g} s"
     return f"{level}, {work} after {load.warmup_requests} of warm-up"
 
 

@@ -13,7 +13,7 @@ import pkgutil
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -93,6 +93,9 @@ class Workload:
         chats: whether all prompts of a spec are chats; else all are token ids.
         contents: what the files that a spec names hold, by their names as written: a changed file
             is other work.
+        times: whether its requests have times of their own (`own`), the level's (`level`), or
+            either.
+        ends: its prompts end by themselves.
         timed: its latencies and throughput are results; else only its answers are.
     """
 
@@ -101,6 +104,8 @@ class Workload:
     prompts: Callable[[Any, random.Random, Vocabulary], Iterator[Prompt]]
     chats: Callable[[Any], bool] = _token_ids
     contents: Callable[[Any], Mapping[str, Any]] = _no_files
+    times: Literal["level", "own", "either"] = "level"
+    ends: bool = False
     timed: bool = True
 
 

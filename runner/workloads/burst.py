@@ -1,6 +1,7 @@
 """Many requests at one moment, again and again: the shape of the queue that they form.
 
-An open-loop load with times of its own: the arrival law is not asked.
+An open-loop load with times of its own: `burst = [8, 64]` says how many come at one moment, or
+`size` does and `speed = [1.0, 2.0]` says how fast they follow each other.
 """
 
 from __future__ import annotations
@@ -52,4 +53,4 @@ def prompts(spec: Burst, rng: random.Random, vocabulary: Vocabulary) -> Iterator
             )
 
 
-WORKLOAD = Workload(name="burst", spec=Burst, prompts=prompts)
+WORKLOAD = Workload(name="burst", spec=Burst, prompts=prompts, times="own")

@@ -1,7 +1,7 @@
 """A log replayed: its order, lengths, prefix structure and times; see `runner.traces`.
 
-An open-loop load with times of its own where the log has them and `times` is `"own"`; otherwise
-the level decides, by concurrency or rate, and only the order is kept.
+With `speed = [1.0, 2.0]` an open-loop load at the log's own times, each so many times as fast;
+otherwise the level decides, by concurrency or rate, and only the order is kept.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Trace(Spec):
     Attributes:
         file: `.jsonl`, `.json`, `.csv` or `.parquet`; a path from where the runner is started.
         format: what its columns mean; told from them when not given.
-        times: `own` keeps the log's arrival times, `level` leaves arrivals to the load's level.
-        speed: how many times as fast its own times run.
+        times: `own` keeps the log's arrival times, `level` leaves arrivals to the load's level; the
+            level says which.
         prompts: `tokens` sends random token ids of the log's lengths (or its own token ids),
             `text` sends its texts as chats.
         output_tokens: answer length where the log has none.
@@ -47,7 +47,6 @@ class Trace(Spec):
     file: str
     format: Literal["azure", "burstgpt", "mooncake", "sharegpt", "own"] | None = None
     times: Literal["own", "level"]
-    speed: PositiveFloat = 1.0
     prompts: Literal["tokens", "text"] = "tokens"
     output_tokens: Length | None = None
     chars_per_token: PositiveFloat | None = None
@@ -82,7 +81,7 @@ def prompts(spec: Trace, rng: random.Random, vocabulary: Vocabulary) -> Iterator
             continue
         if spec.times == "own" and record.at_s is not None:
             start_s = record.at_s if start_s is None else start_s
-            prompt = replace(prompt, due_s=(record.at_s - start_s) / spec.speed)
+            prompt = replace(prompt, due_s=record.at_s - start_s)
         yield prompt
 
 
@@ -93,7 +92,9 @@ def _records(spec: Trace) -> Iterator[Record]:
         return records
     timed = list(records)
     if any(record.at_s is None for record in timed):
-        raise ExperimentError(f'{spec.file}: it has requests without a time; write times = "level"')
+        raise ExperimentError(
+            f"{spec.file}: it has requests without a time; give rate_per_s, not speed"
+        )
     return iter(sorted(timed, key=lambda record: record.at_s or 0.0))
 
 
@@ -172,4 +173,12 @@ def contents(spec: Trace) -> dict[str, str]:
         return {spec.file: hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-WORKLOAD = Workload(name="trace", spec=Trace, prompts=prompts, chats=_chats, contents=contents)
+WORKLOAD = Workload(
+    name="trace",
+    spec=Trace,
+    prompts=prompts,
+    chats=_chats,
+    contents=contents,
+    times="either",
+    ends=True,
+)
