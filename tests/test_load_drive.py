@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +220,50 @@ def test_a_worker_that_dies_ends_the_load_and_what_it_measured_is_kept(
     assert driven.aborted is not None
     assert "worker process ended with code -9" in driven.aborted
     assert {one.outcome for one in driven.timelines()} == {"ok"}
+
+
+ENDLESS = """
+import itertools, sys
+from pathlib import Path
+from runner.load import Target
+from runner.load.drive import drive
+from runner.load.golden.process import golden_ask
+drive(
+    target=Target(host="127.0.0.1", port=int(sys.argv[1]), path="/v1/completions"),
+    asks=(golden_ask(number, output_tokens=20) for number in itertools.count()),
+    in_flight=4,
+    request_timeout_s=60,
+    spool=Path(sys.argv[2]),
+)
+"""
+
+
+@pytest.mark.parametrize("moment", ["as its workers start", "in the middle"])
+def test_no_process_of_a_load_outlives_its_runner(
+    golden: Golden, tmp_path: Path, moment: str
+) -> None:
+    spool, mark = tmp_path / "spool", f"RUNNER_TEST_LOAD={tmp_path}"
+    name, _, value = mark.partition("=")
+    command = [sys.executable, "-c", ENDLESS, str(golden.target().port), str(spool)]
+    with subprocess.Popen(command, env={**os.environ, name: value}) as runner:
+        sign = "worker-0" if moment == "as its workers start" else "worker-0/raw/*"
+        deadline_s = time.monotonic() + 30
+        while not list(spool.glob(sign)) and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+        runner.kill()
+    while (left := _marked(mark)) and time.monotonic() < deadline_s + 30:
+        time.sleep(0.05)
+    assert left == []
+
+
+def _marked(mark: str) -> list[int]:
+    """Return the processes whose environment holds a variable."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
 
 
 def _parent(folder: Path) -> int:

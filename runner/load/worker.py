@@ -224,6 +224,8 @@ class Worker:
     def _obey(self) -> None:
         """Do what the parent says; its silence for ever means that it is gone."""
         said = self.control.recv(1 << 16)
+        if not said:
+            self.epoll.unregister(self.control.fileno())  # else it has something to read for ever
         for line in said.splitlines() or [b'{"stop": "the parent process is gone"}']:
             order = json.loads(line)
             if "stop" in order:
@@ -276,7 +278,10 @@ def main() -> None:
 def _first_line() -> bytes:
     line = b""
     while not line.endswith(b"\n"):
-        line += os.read(0, 1)
+        byte = os.read(0, 1)
+        if not byte:
+            sys.exit("the parent process is gone")
+        line += byte
     return line
 
 
