@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.content import content_hash
 from runner.errors import HostError
 from runner.gpu import Gpus
 from runner.launchers import Launcher
-from runner.plan.cells import Cell
+from runner.plan.cells import Cell, HubModel
 from runner.plan.identity import build_id
 from runner.workloads import Vocabulary
 
@@ -57,11 +57,12 @@ def builds_of(
         image = cell.keys.image if cell.launcher == "docker" else None
         if image and image not in digests:
             digests[image] = launchers["docker"].resolve(image).digest
-        if cell.model not in folders:
-            folders[cell.model] = model_folder(cell, models)
-            hashes[cell.model] = model_build(folders[cell.model])
+        model = cell.keys.model or ""
+        if model not in folders:
+            folders[model] = model_folder(cell, models)
+            hashes[model] = model_build(folders[model])
         builds[cell.cell_id] = _build(
-            digests.get(image or "", ""), hashes[cell.model], folders[cell.model], gpus, cell
+            digests.get(image or "", ""), hashes[model], folders[model], gpus, cell
         )
     return builds
 
@@ -89,37 +90,37 @@ def model_folder(cell: Cell, models: Path) -> Path | None:
     Raises:
         HostError: a local path holds no model.
     """
-    if cell.is_local_model:
+    model = cell.hub_model
+    if model is None:
         folder = Path(cell.model).expanduser()
         if not (folder / "config.json").is_file() and not cell.simulated:
             raise HostError(f"{folder}: no config.json, so it is no model; check the path")
         return folder if folder.is_dir() else None
-    revision = (cell.keys.model or "").partition("@")[2] or "main"
-    repository = models / "hub" / f"models--{cell.model.replace('/', '--')}"
-    reference = repository / "refs" / revision
-    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
+    return snapshot_folder(models, model)
+
+
+def repository_folder(models: Path, repository: str) -> Path:
+    """Return where the cache of the hub's own library keeps a repository."""
+    return models / "hub" / f"models--{repository.replace('/', '--')}"
+
+
+def snapshot_folder(models: Path, model: HubModel) -> Path | None:
+    """Return where a revision of a hub's model is cached, None where it is not."""
+    repository = repository_folder(models, model.repository)
+    reference = repository / "refs" / model.revision
+    known = reference.is_file()
+    commit = reference.read_text(encoding="utf-8").strip() if known else model.revision
     snapshot = repository / "snapshots" / commit
     return snapshot if snapshot.is_dir() else None
 
 
 def model_build(folder: Path | None) -> str:
-    """Return the commit of a cached hub model, or a hash of a local folder's content.
-
-    Large files count by size and time of change: hashing 100 GB at each `exec` would cost minutes.
-    """
+    """Return the commit of a cached hub model, or a hash of a local folder's content."""
     if folder is None:
         return ""
     if folder.parent.name == "snapshots":
         return folder.name
-    sha = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        stat = path.stat()
-        sha.update(f"{path.relative_to(folder)} {stat.st_size}".encode())
-        if stat.st_size < 64 << 20:
-            sha.update(path.read_bytes())
-        else:
-            sha.update(str(stat.st_mtime_ns).encode())
-    return sha.hexdigest()[:40]
+    return content_hash(folder)
 
 
 def vocabulary_of(config: Mapping[str, Any]) -> Vocabulary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,12 +112,13 @@ def execute(
     )
     with locked(store.folder):
         nvml = world.nvml()
+        _fetch(plan, models, world, lambda said: _note(watch, redactor.text(said)))
         builds = builds_of(plan.cells, launchers, models, nvml.gpus() if nvml else Gpus())
         make_models_folder(plan.cells, models)
         for finding in world.sweep(frozenset(kinds)):
             refuse_shared_gpus(finding, builds)
             if finding.removed:
-                watch(Happening(event="note", detail=told(finding)))
+                _note(watch, told(finding))
         if check_flags and "docker" in launchers:
             flag_check.check_flags(plan.cells, builds, launchers["docker"])
         night = part.night if part else None
@@ -146,6 +147,22 @@ def execute(
         )
         series.go(missing)
         return _summary(store, run, plan, started=series.started)
+
+
+def _fetch(plan: Plan, models: Path, world: World, tell: Callable[[str], None]) -> None:
+    """Bring the models that containers need into the cache, outside of every boot's times."""
+    if not any(cell.fetches_model for cell in plan.cells):
+        return
+    from runner.fetch import Hub, fetch_all
+
+    limit_s = plan.experiment.timeouts.fetch_s
+    fetch_all(
+        plan.cells, Hub(models=models, environment=world.environment, limit_s=limit_s, tell=tell)
+    )
+
+
+def _note(watch: Watch, said: str) -> None:
+    watch(Happening(event="note", detail=said))
 
 
 def continued(

@@ -141,12 +141,12 @@ class Series:
             boot=planned.boot,
             night=zlib.crc32(self.night.encode()) if self.night else 0,
             image=build.image_digest or None,
-            revision=None,
+            revision=_commit(cell, build),
             models=self.models,
             compile_folder=self._compile_folder(cell),
             labels=owned,
             name=f"runner-{self.run.run_id}-{part}",
-            offline=bool(build.model_build),
+            writable=self.plan.experiment.cache.writable,
             gpus=build.gpus.uuids,
         )
 
@@ -221,6 +221,11 @@ def client_of(plan: Plan, *, audit: bool = False) -> Client:
         audit=audit,
         limits=Limits(failed_ratio=experiment.limits.failed_requests_ratio),
     )
+
+
+def _commit(cell: Cell, build: Build) -> str | None:
+    """Return the commit to serve: the one that was fetched, which only containers are held to."""
+    return build.model_build or None if cell.fetches_model else None
 
 
 def _compile_state(folder: Path | None) -> str:

@@ -212,7 +212,9 @@ class Timeouts(Keys):
     """The longest a phase may take, in seconds; a phase that takes longer ends its boot."""
 
     pull_s: PositiveFloat = 3600
+    fetch_s: PositiveFloat = 14400
     create_s: PositiveFloat = 120
+    start_s: PositiveFloat = 120
     ready_s: PositiveFloat = 1200
     warmup_s: PositiveFloat = 600
     load_s: PositiveFloat = 3600
@@ -226,12 +228,14 @@ class Cache(Keys):
 
     Attributes:
         models: the Hugging Face home; `$HF_HOME` or `~/.cache/huggingface` by default.
+        writable: servers may write into it; they read it only, unless an image cannot do without.
         compile: `per_cell` keeps one folder for each cell and build, filled by a discarded priming
             boot; `none` mounts nothing, so every boot compiles anew.
         folder: where the compile folders are.
     """
 
     models: str | None = None
+    writable: bool = False
     compile: Literal["per_cell", "none"] = "per_cell"
     folder: str = "~/.cache/runner/compile"
 

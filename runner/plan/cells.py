@@ -19,6 +19,14 @@ SIMULATED_PROGRAM = ("python3", "-m", "engines.sim")
 _MERGED = ("flags", "env", "mounts")
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class HubModel:
+    """A model of the hub: its repository and the revision as written, `main` by default."""
+
+    repository: str
+    revision: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One point of the matrix: what is asked of one server.
@@ -73,6 +81,21 @@ class Cell:
     def model(self) -> str:
         """Return the model as written, without a revision."""
         return (self.keys.model or "").split("@")[0]
+
+    @property
+    def hub_model(self) -> HubModel | None:
+        """Return the model as the hub knows it, None for one of this machine."""
+        revision = (self.keys.model or "").partition("@")[2]
+        return None if self.is_local_model else HubModel(self.model, revision or "main")
+
+    @property
+    def fetches_model(self) -> bool:
+        """Tell whether its model is fetched from the hub before anything starts.
+
+        What else starts (a local command, a server that runs already) fetches for itself.
+        """
+        real = self.launcher == "docker" and not self.simulated
+        return real and self.hub_model is not None
 
     @property
     def served_name(self) -> str:

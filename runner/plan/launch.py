@@ -14,6 +14,8 @@ from runner.plan.cells import SIMULATED_PROGRAM, Cell
 
 HF_HOME_IN_CONTAINER = "/root/.cache/huggingface"
 CACHE_IN_CONTAINER = "/root/.cache/compile"
+_HUB_ENV = {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": "/tmp/hf_modules"}  # noqa: S108
+"""The model is in the cache: nobody asks the hub, and a model's own code is copied elsewhere."""
 _COMPILE_ENV = {
     "VLLM_CACHE_ROOT": "vllm",
     "TRITON_CACHE_DIR": "triton",
@@ -39,7 +41,7 @@ class Circumstances:
         compile_folder: folder for compiled kernels, None where none is kept.
         labels: whose it is.
         name: container name.
-        offline: the model is in the cache, so the server must not ask the hub.
+        writable: the server may write into the model cache.
         gpus: UUIDs it gets, where NVML tells them.
     """
 
@@ -52,7 +54,7 @@ class Circumstances:
     compile_folder: Path | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     name: str = "runner-server"
-    offline: bool = False
+    writable: bool = False
     gpus: tuple[str, ...] = ()
 
 
@@ -61,9 +63,8 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
     in_docker = cell.launcher == "docker"
     host = "0.0.0.0" if in_docker else "127.0.0.1"  # noqa: S104 - the container's own network
     arguments = cell.arguments(host, now.port, now.revision)
-    env = {**arguments.env, **cell.keys.env}
-    if in_docker and not cell.simulated:
-        env |= _cache_env(now)
+    cached = _cache_env(now) if in_docker and not cell.simulated else {}
+    env = {**cached, **arguments.env, **cell.keys.env}
     return Launch(
         name=now.name,
         image=(now.image or cell.keys.image) if in_docker else None,
@@ -112,14 +113,15 @@ def _mounts(cell: Cell, now: Circumstances) -> list[Mount]:
         source = Path(cell.model).expanduser().resolve()
         mounts.append(Mount(source=source, target=cell.model_in_server))
     elif now.models is not None:
-        mounts.append(Mount(source=now.models, target=HF_HOME_IN_CONTAINER, read_only=now.offline))
+        mounts.append(
+            Mount(source=now.models, target=HF_HOME_IN_CONTAINER, read_only=not now.writable)
+        )
     if now.compile_folder is not None:
         mounts.append(Mount(source=now.compile_folder, target=CACHE_IN_CONTAINER, read_only=False))
     return mounts
 
 
 def _cache_env(now: Circumstances) -> dict[str, str]:
-    env = {"HF_HUB_OFFLINE": "1"} if now.offline else {}
     if now.compile_folder is None:
-        return env
-    return env | {name: f"{CACHE_IN_CONTAINER}/{part}" for name, part in _COMPILE_ENV.items()}
+        return _HUB_ENV
+    return _HUB_ENV | {name: f"{CACHE_IN_CONTAINER}/{part}" for name, part in _COMPILE_ENV.items()}

@@ -81,6 +81,7 @@ def _circumstances(cell: Cell, plan: Plan, environment: Mapping[str, str]) -> Ci
     return Circumstances(
         port=cell.engine.port,
         models=models_folder(cache, environment),
+        writable=cache.writable,
         compile_folder=compiled if is_primed(cell, plan) else None,
         name=f"runner-{cell.cell_id}",
     )
@@ -131,7 +132,8 @@ def _legend(plan: Plan) -> Iterator[str]:
         yield ""
     if "docker" in kinds:
         yield "At its start a container is named after its run, and gets labels of its owner;"
-        yield "its image is given by digest, and BUILD stands for what image, model and GPU became."
+        yield "its image is given by digest and its model by commit. BUILD stands for what image,"
+        yield "model and GPU became."
     if "process" in kinds:
         yield "At its start a local command gets a port that is free, and its own boot number."
 
