@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from engines import Fact, Value
+from engines.facts import AS_STORED
 
 GIB: Final = 2**30
 GB: Final = 10**9
@@ -144,7 +145,8 @@ def corpus_facts(engine: str | None, facts: Iterable[Fact]) -> dict[str, Value |
     """
     facts = tuple(facts)
     names = NAMES.get(engine or "vllm", BOTH)
-    first = {fact.name: fact for fact in reversed(facts)}
+    # there, weights without quantization state nothing
+    first = {fact.name: fact for fact in reversed(facts) if fact.value != AS_STORED}
     shown: dict[str, Value | list[Value]] = {}
     for ours, theirs in names.items():
         if ours in first:

@@ -75,7 +75,7 @@ CATALOGUE: Final = _catalogue(
     ("mixed_chunk", "", "prefill chunks and decodes share a step"),
     ("dtype", "", "dtype of activations"),
     ("kv_dtype", "", "dtype of the KV cache"),
-    ("weights", "", "quantization of the weights"),
+    ("weights", "", "quantization of the weights, `as_stored` where none is applied to them"),
     ("attention_backend", "", "attention kernels"),
     ("memory_fraction", "ratio", "share of memory the server was given"),
     ("tensor_parallel", "", "GPUs that split each layer"),
@@ -120,6 +120,9 @@ CATALOGUE: Final = _catalogue(
     ("step_over_tokens", "tokens", "the largest step seen had more tokens than this"),
     ("step_at_most_tokens", "tokens", "the largest step seen had at most this many tokens"),
 )
+
+AS_STORED: Final = "as_stored"
+"""The word for weights that are used as they are, in settings and facts."""
 
 COUNTERS: Final = {
     "prefix_query_tokens": "prompt tokens looked up in the prefix cache, running total",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engines import Fact, Value
-from engines.facts import CATALOGUE
+from engines.facts import AS_STORED, CATALOGUE
 
 GIB: Final = 2**30
 GB: Final = 10**9
@@ -175,6 +175,12 @@ def named(text: str) -> Value | None:
     """Return a word that is a choice, None for `auto` and `None`, which are none."""
     word = text.strip("'\"")
     return None if word in ("auto", "None", "") else word
+
+
+def quantized(text: str) -> Value:
+    """Return the quantization that is applied to weights, the setting's word for none."""
+    word = text.strip("'\"")
+    return AS_STORED if word in ("None", "") else word
 
 
 def positive(text: str) -> Value | None:

@@ -1,12 +1,11 @@
-"""A setting's three lives side by side: what was requested, what was sent, what was observed."""
+"""What is sent because of a setting, and which facts show what became of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from engines import Engine, Fact, Served
+from engines import Engine, Served
 
 OBSERVED: Final[dict[str, tuple[str, ...]]] = {
     "memory": ("kv_tokens", "kv_bytes", "kv_k_bytes", "kv_v_bytes", "memory_fraction"),
@@ -19,46 +18,6 @@ FROM_LOAD: Final[dict[str, tuple[str, ...]]] = {
     "chunk_tokens": ("largest_prefill_tokens", "step_over_tokens", "step_at_most_tokens"),
 }
 """What a load shows of a setting."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lives:
-    """One setting of one boot.
-
-    Attributes:
-        setting: its name.
-        requested: as the experiment says; None where it does not.
-        resolved: words sent for it, empty where the engine's default does it.
-        observed: what the server stated, with the source of each.
-        from_load: what a load showed.
-    """
-
-    setting: str
-    requested: object
-    resolved: tuple[str, ...]
-    observed: tuple[Fact, ...]
-    from_load: tuple[Fact, ...]
-
-
-def lives(engine: Engine, served: Served, facts: Iterable[Fact]) -> tuple[Lives, ...]:
-    """Return the three lives of each setting that was requested.
-
-    Args:
-        engine: whose flags are sent.
-        served: what it is asked to serve.
-        facts: what the server said; the first of a name and source is its own.
-    """
-    facts = tuple(facts)
-    return tuple(
-        Lives(
-            setting=name,
-            requested=value,
-            resolved=resolved(engine, served, name),
-            observed=_facts(facts, OBSERVED.get(name, (name,))),
-            from_load=_facts(facts, FROM_LOAD.get(name, ())),
-        )
-        for name, value in served.settings.items()
-    )
 
 
 def resolved(engine: Engine, served: Served, name: str) -> tuple[str, ...]:
@@ -79,12 +38,3 @@ def _more(words: tuple[str, ...], fewer: tuple[str, ...]) -> tuple[str, ...]:
     while end < len(fewer) - begin and words[-1 - end] == fewer[-1 - end]:
         end += 1
     return words[begin : len(words) - end]
-
-
-def _facts(facts: tuple[Fact, ...], names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Return the first fact of each name and source."""
-    first: dict[tuple[str, str], Fact] = {}
-    for fact in facts:
-        if fact.name in names:
-            first.setdefault((fact.name, fact.source), fact)
-    return tuple(sorted(first.values(), key=lambda fact: names.index(fact.name)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from engines import Fact, Probe, Sample, Value
+from engines.facts import AS_STORED
 
 GIB: Final = 2**30
 
@@ -37,6 +38,15 @@ def facts_at(
         value = at(page, path)
         if isinstance(value, int | float | str):
             yield Fact(name=name, value=value, source=source, rank=rank, text=path)
+
+
+def weights_at(page: object, path: str) -> Iterator[Fact]:
+    """Yield what is applied to the weights by a page that names a quantization, or none."""
+    holder, _, name = path.rpartition(".")
+    found = at(page, holder) if holder else page
+    if isinstance(found, dict) and isinstance(found.get(name, 0), str | None):
+        value = found[name] or AS_STORED
+        yield Fact(name="weights", value=value, source="server_info", text=path)
 
 
 def bytes_of_gib(size: object) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from engines import Engine, Fact, Value, Version, version_of
-from engines.facts import CATALOGUE
+from engines.facts import AS_STORED, CATALOGUE
 from engines.kv import disagreement, per_token, share
 from runner.doubts import Doubt, doubt
 from runner.pages import METRICS, Stated
@@ -132,7 +132,8 @@ def _comparable(value: Value) -> Value | None:
     if not isinstance(value, str):
         return value
     word = value.removeprefix("torch.").lower()
-    return None if word in ("auto", "none", "") else word
+    # as stored may be quantized already, which another source then names
+    return None if word in ("auto", "none", "", AS_STORED) else word
 
 
 def _base(value: Value) -> str:

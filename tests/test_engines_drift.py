@@ -80,6 +80,11 @@ def test_auto_is_no_statement_to_disagree_with() -> None:
     assert doubts(facts(COMPLETE | log), facts(page, "server_info")) == {}
 
 
+def test_a_checkpoint_that_is_quantized_is_used_as_it_is_stored() -> None:
+    log, page = facts(COMPLETE | {"weights": "fp8"}), facts({"weights": "as_stored"}, "server_info")
+    assert doubts(log, page) == {}
+
+
 def test_what_a_load_showed_is_not_compared_with_what_was_said() -> None:
     seen = facts({"chunk_tokens": 512}, "load")
     assert doubts(facts(COMPLETE), seen) == {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import engines
-from engines import Fact, Served
+from engines import Served
 from engines.help_flags import known_flags, unknown_flags
-from engines.observing import lives, resolved
+from engines.observing import resolved
 
 HELP = """usage: vllm serve [model_tag] [options]
 
@@ -25,7 +25,7 @@ def served(**settings: object) -> Served:
 
 def test_each_setting_shows_the_words_sent_for_it_alone() -> None:
     asked = served(chunk_tokens=512, prefix_cache=False, graphs=True, max_running=8)
-    words = {each.setting: each.resolved for each in lives(engines.get("vllm"), asked, ())}
+    words = {name: resolved(engines.get("vllm"), asked, name) for name in asked.settings}
     assert words == {
         "chunk_tokens": ("--max-num-batched-tokens", "512"),
         "prefix_cache": ("--no-enable-prefix-caching",),
@@ -45,24 +45,6 @@ def test_a_variable_shows_as_what_was_sent() -> None:
     )
     words = resolved(engines.get("vllm"), asked, "attention_backend")
     assert words == ("VLLM_ATTENTION_BACKEND=XFORMERS",)
-
-
-def test_what_was_observed_bears_its_source_and_the_load_stands_apart() -> None:
-    facts = [
-        Fact(name="chunk_tokens", value=512, source="server_info"),
-        Fact(name="chunk_tokens", value=512, source="log"),
-        Fact(name="largest_prefill_tokens", value=384, source="load"),
-        Fact(name="kv_tokens", value=100, source="log"),
-    ]
-    (chunk,) = lives(engines.get("sglang"), served(chunk_tokens=512), facts)
-    assert {fact.source for fact in chunk.observed} == {"server_info", "log"}
-    assert [fact.value for fact in chunk.from_load] == [384]
-
-
-def test_memory_is_observed_by_the_facts_that_show_it() -> None:
-    facts = [Fact(name="kv_tokens", value=100, source="log")]
-    (memory,) = lives(engines.get("vllm"), served(memory={"fraction": 0.9}), facts)
-    assert [fact.name for fact in memory.observed] == ["kv_tokens"]
 
 
 def test_flags_are_those_that_a_help_text_lists() -> None:

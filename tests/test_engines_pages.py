@@ -71,7 +71,7 @@ def test_vllms_chunk_and_limits_are_read_where_the_log_is_silent() -> None:
     assert facts["max_running"] == 64
     assert facts["context_tokens"] == 4096
     assert facts["mixed_chunk"] is True
-    assert "weights" not in facts
+    assert facts["weights"] == "as_stored"
 
 
 def test_the_text_form_of_older_releases_states_nothing() -> None:

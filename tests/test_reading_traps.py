@@ -224,3 +224,30 @@ def test_fp8_kv_on_a_cpu_without_its_instructions_is_a_dtype_the_engine_cannot_u
         reader = Reader(engine)
         reader.feed(line)
         assert reader.close().cause == "dtype_unsupported"
+
+
+def test_a_size_of_some_tokens_that_is_rounded_to_nothing_is_not_stated() -> None:
+    found = facts(POOL.format(20480, "0.00", "0.00"))
+    assert found["kv_tokens"] == 20480
+    assert "k_gb" not in found
+
+
+def test_weights_without_quantization_are_as_stored_and_no_quantization() -> None:
+    config = (
+        "INFO 01-01 00:00:00 [c.py:1] Initializing a V1 LLM engine (v0.32.0) with config: "
+        "dtype=torch.bfloat16, quantization={}, enable_chunked_prefill=True, x"
+    )
+    for word, weights in (("None", "as_stored"), ("fp8", "fp8")):
+        reading = read(config.format(word), engine="vllm")
+        assert [fact.value for fact in reading.facts if fact.name == "weights"] == [weights]
+    assert "quantization" not in facts(config.format("None"), engine="vllm")
+
+
+def test_what_sglang_made_of_the_weights_counts_before_what_it_was_asked() -> None:
+    reading = read(
+        "[2026-01-01 00:00:00] server_args=ServerArgs(model_path='m', quantization=None, tp_size=1)",
+        "[2026-01-01 00:00:01] Load weight end. elapsed=1.00 s, type=X, quant=fp8, fmt=e4m3, "
+        "avail mem=9.00 GB, mem usage=1.00 GB.",
+        engine="sglang",
+    )
+    assert [fact.value for fact in reading.facts if fact.name == "weights"] == ["fp8", "as_stored"]

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from engines.grammar import GB, INT, NUM, Field, Grammar, Rule, fact, named, negated, one, positive
+from engines.grammar import (
+    GB,
+    INT,
+    NUM,
+    Field,
+    Grammar,
+    Rule,
+    fact,
+    named,
+    negated,
+    one,
+    positive,
+    quantized,
+)
 from engines.sglang.deaths import DEATHS, TAILS
 from engines.sglang.settle import settle
 
@@ -16,7 +29,7 @@ AVAILABLE: Final = rf"avail mem={NUM} ?GB"
 
 def _argument(name: str, key: str, value: str, convert: object = None) -> Field:
     """Return a field of `server_args=`, written `key=value` or, from 0.5.19 on, `'key': value`."""
-    turns = {"named": named, "negated": negated, "positive": positive}
+    turns = {"named": named, "negated": negated, "positive": positive, "quantized": quantized}
     turn = turns.get(str(convert))
     pattern = rf"(?:'{key}':|(?<![\w.'])(?<!_){key}=)\s*({value}){_END}"
     return fact(name, pattern, weight=0, convert=turn)
@@ -206,7 +219,7 @@ RULES: Final = (
             _argument("mixed_chunk", "enable_mixed_chunk", "True|False"),
             _argument("enforce_eager", "disable_cuda_graph", "True|False"),
             _argument("kv_dtype", "kv_cache_dtype", _WORD),
-            _argument("weights", "quantization", _WORD, "named"),
+            _argument("weights", "quantization", _WORD, "quantized"),
             _argument("dtype", "dtype", _WORD, "named"),
             _argument("attention_backend", "attention_backend", _WORD, "named"),
             _argument("block_tokens", "page_size", r"\d+"),

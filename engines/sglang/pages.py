@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from engines import Fact, Flush, Probe, Sample
-from engines.pages import at, bytes_of_gib, facts_at, json_of, mean, models_probe, totals
+from engines.pages import (
+    at,
+    bytes_of_gib,
+    facts_at,
+    json_of,
+    mean,
+    models_probe,
+    totals,
+    weights_at,
+)
 
 ARGUMENT_PATHS: Final = (
     ("version", "version"),
@@ -15,7 +24,6 @@ ARGUMENT_PATHS: Final = (
     ("mixed_chunk", "enable_mixed_chunk"),
     ("memory_fraction", "mem_fraction_static"),
     ("dtype", "dtype"),
-    ("weights", "quantization"),
     ("kv_dtype", "kv_cache_dtype"),
     ("attention_backend", "attention_backend"),
     ("block_tokens", "page_size"),
@@ -52,6 +60,7 @@ def _server_info(text: str) -> tuple[Fact, ...]:
     asked = facts_at(page, "server_info", ARGUMENT_PATHS)
     # `auto` is what was asked, not what was decided
     facts = [*(fact for fact in asked if fact.value != "auto"), *_switches(page)]
+    facts += weights_at(page, "quantization")
     states = page.get("internal_states")
     listed = states if isinstance(states, list) else []
     ranks = [state for state in listed if isinstance(state, dict)]

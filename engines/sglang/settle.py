@@ -65,6 +65,8 @@ def _pools(found: list[Found]) -> Iterator[Found]:
         names = _NAMES[_kind(rank, stated)] if is_pool else {}
         for each in line:
             name = names.get(each.fact.name, each.fact.name)
+            if is_pool and each.fact.value == 0 and stated.get("pool_tokens"):
+                continue  # 0.00 GB of some tokens is a rounded size, not none
             if not name.startswith("pool_"):
                 yield replace(each, fact=replace(each.fact, name=name))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engines.grammar import Field, fact
+from engines.grammar import Field, fact, quantized
 
 _END: Final = r"(?=[,)\s\]}]|$)"
 
@@ -26,7 +26,7 @@ CONFIG: Final = (
     _key("tensor_parallel", "tensor_parallel_size", r"\d+"),
     _key("pipeline_parallel", "pipeline_parallel_size", r"\d+"),
     _key("data_parallel", "data_parallel_size", r"\d+"),
-    _key("weights", "quantization", r"[\w-]+"),
+    fact("weights", rf"(?<![\w.])quantization=\s*([\w-]+){_END}", weight=1, convert=quantized),
     _key("enforce_eager", "enforce_eager", "True|False"),
     _key("kv_dtype", "kv_cache_dtype", r"[\w.]+"),
     fact("device", r"device_config=\s*(?:torch\.device\()?'?([a-z]+)(?=[,)'\s]|$)", weight=1),

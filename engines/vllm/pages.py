@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from engines import Fact, Flush, Probe, Sample
-from engines.pages import at, facts_at, json_of, mean, models_probe, totals, value_of_label
+from engines.pages import (
+    at,
+    facts_at,
+    json_of,
+    mean,
+    models_probe,
+    totals,
+    value_of_label,
+    weights_at,
+)
 
 CONFIG_PATHS: Final = (
     ("chunk_tokens", "scheduler_config.max_num_batched_tokens"),
@@ -14,7 +23,6 @@ CONFIG_PATHS: Final = (
     ("chunked_prefill", "scheduler_config.enable_chunked_prefill"),
     ("context_tokens", "model_config.max_model_len"),
     ("dtype", "model_config.dtype"),
-    ("weights", "model_config.quantization"),
     ("server_seed", "model_config.seed"),
     ("enforce_eager", "model_config.enforce_eager"),
     ("kv_dtype", "cache_config.cache_dtype"),
@@ -58,7 +66,10 @@ def _version(text: str) -> tuple[Fact, ...]:
 def _server_info(text: str) -> tuple[Fact, ...]:
     """Return the resolved configuration; the text form (before 0.11) is one long word, unread."""
     config = at(json_of(text), "vllm_config")
-    facts = tuple(facts_at(config, "server_info", CONFIG_PATHS))
+    facts = (
+        *facts_at(config, "server_info", CONFIG_PATHS),
+        *weights_at(config, "model_config.quantization"),
+    )
     mixes = at(config, "scheduler_config.enable_chunked_prefill")
     if mixes is True:
         # V1, the only engine with this page, lets chunks and decodes share every step

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from engines.facts import CATALOGUE as FACTS
 from engines.observing import FROM_LOAD, OBSERVED
 from engines.settings import CATALOGUE
 from runner.frames import Results
@@ -97,9 +98,17 @@ def _observed(stated: Stated, setting: str) -> str:
     words: dict[str, list[str]] = {}
     for name in names:
         for source, value in stated.get(name, {}).items():
-            said = value if name == setting else f"{name} {value}"
+            told = _spelled(name, value)
+            said = told if name == setting else f"{name} {told}"
             words.setdefault(said, []).append(source)
     return "; ".join(f"{said} ({', '.join(sources)})" for said, sources in words.items())
+
+
+def _spelled(name: str, value: str) -> str:
+    """Return a value as people read it: sizes in GiB, to what their sources round them to."""
+    if FACTS[name].unit != "bytes":
+        return value
+    return f"{int(value) / 2**30:.2f} GiB"
 
 
 def _asked(value: Any) -> str:
