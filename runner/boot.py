@@ -14,13 +14,19 @@ from typing import Any
 from engines.reading import Reader, Reading
 from runner import guard, pages
 from runner.doubts import doubt
-from runner.drift import doubts_about, doubts_about_kv, doubts_about_pages, told_by
+from runner.drift import (
+    doubts_about,
+    doubts_about_kv,
+    doubts_about_pages,
+    doubts_about_pin,
+    told_by,
+)
 from runner.errors import HostError
 from runner.experiment import Timeouts
 from runner.growing import GrowingLog
 from runner.guard import Guard
 from runner.launchers import Exit, Launch, Launcher, LaunchError, Server
-from runner.life import Failure, Life, fact_rows, row_of
+from runner.life import Failure, Life, fact_rows, key_facts, row_of
 from runner.load import Target
 from runner.load.floor import Floor
 from runner.measure import Client, Live
@@ -229,6 +235,8 @@ def _commit(
     memory = cell.keys.memory
     capped = memory is not None and memory.kv_tokens is not None
     life.doubts += doubts_about_kv(bench.build.config, life.all_facts, capped=capped)
+    pinned = memory.kv_tokens if memory is not None else None
+    life.doubts += doubts_about_pin(pinned, key_facts(life.all_facts).get("kv_tokens"))
     row = {**begun, **row_of(life, cell.keys.expect, clean)}
     at_s = server.seconds_of_line if server is not None else lambda line: None
     facts = fact_rows(life.all_facts, desk.key.columns, at_s, clean)

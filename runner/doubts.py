@@ -38,6 +38,7 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "simulated": ("note", "It shows mechanisms, not a GPU: run it on real images."),
     "rehearsal": ("note", "It shows that the experiment works: run it without --rehearse."),
     "few_requests": ("note", "Ask for at_least = 100 requests to have a p99."),
+    "kv_not_as_asked": ("suspect", "Ask for fewer tokens, or give the server more memory."),
     "overloaded": ("note", "It is a level that a search found too high: see the table capacity."),
     "unsearched": ("suspect", "Widen the range of the search, or see the doubts of its probes."),
     "aborted": ("void", "See the boot's cause, and the server's log."),

@@ -14,6 +14,8 @@ from runner.pages import METRICS, Stated
 ROUNDING_BYTES = 2**30 * 0.011
 """Logs print keys and values each in hundredths of a GiB."""
 ROUNDING_RATIO = 0.005
+PIN_RATIO = 0.02
+"""A capacity asked in tokens is rounded to blocks; the alignment calls 2 % equal, too."""
 
 
 def doubts_about(engine: Engine, facts: Iterable[Fact], *, ready: bool) -> list[Doubt]:
@@ -78,6 +80,21 @@ def doubts_about_pages(before: Stated, after: Stated | None) -> list[Doubt]:
         asked = {*before.silent, METRICS}
         missing = {source: said for source, said in after.silent.items() if source in asked}
     return [doubt("page_silent", source, said) for source, said in missing.items()]
+
+
+def doubts_about_pin(asked_tokens: int | None, observed: Value | None) -> list[Doubt]:
+    """Return a doubt where a server's KV capacity is not the one that it was asked for.
+
+    Args:
+        asked_tokens: tokens asked; None where nobody asked for a number of them.
+        observed: what the server stated.
+    """
+    if asked_tokens is None or not isinstance(observed, (int, float)):
+        return []
+    if abs(observed - asked_tokens) <= PIN_RATIO * asked_tokens:
+        return []
+    said = f"{asked_tokens} KV tokens were asked for, the server has {observed:g}"
+    return [doubt("kv_not_as_asked", "kv_tokens", said)]
 
 
 def _of_version(engine: Engine, facts: tuple[Fact, ...]) -> Iterator[Doubt]:

@@ -24,7 +24,8 @@ from runner.night_share import Share
 from runner.parts import write_text
 from runner.plan import Plan, PlannedBoot, expand
 from runner.progress import Happening, Watch, unseen, watching
-from runner.run import NightPart, execute, missing_boots
+from runner.run import NightPart, execute
+from runner.stages import missing_boots
 from runner.store import Store
 from runner.world import World
 

@@ -115,6 +115,7 @@ CELLS: Final = _columns(
     *_CELL,
     ("label", TEXT, "", "what tells the cell from the others of its experiment"),
     ("name", TEXT, "", "section of the experiment file"),
+    ("stage", TEXT, "", "which stage of the experiment; null where it has none"),
     ("engine", TEXT, "", "which engine"),
     ("launcher", TEXT, "", "docker, process or attach"),
     ("image", TEXT, "", "image as written"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,16 @@ from typing import Any
 from runner import flag_check
 from runner.clean import Finding, told
 from runner.errors import DONE, FAILED, HostError
-from runner.gpu import Gpus
+from runner.gpu import Gpus, Nvml
+from runner.launchers import Launcher
 from runner.lock import locked
-from runner.plan import Plan, PlannedBoot
+from runner.plan import Plan
 from runner.plan.launch import models_folder
-from runner.plan.rows import cell_rows
 from runner.preflight import Build, builds_of, make_models_folder
 from runner.progress import Happening, Watch, unseen
 from runner.secrets import Redactor
 from runner.series import Series, client_of
+from runner.stages import following, frozen_stage, missing_boots, rows_of_stages
 from runner.store import FINISHED, Run, Store
 from runner.world import World
 
@@ -36,6 +37,7 @@ class Summary:
         unexpected: stored boots whose outcome is not the expected one.
         void_loads: loads whose figures are not shown, but for those of a boot whose failure was
             expected: its end voids them.
+        pending: why the second stage could not begin; empty where it did or where there is none.
     """
 
     folder: Path
@@ -45,11 +47,12 @@ class Summary:
     total: int
     unexpected: int
     void_loads: int
+    pending: str = ""
 
     @property
     def exit_code(self) -> int:
-        """Return 1 when something failed that was not expected, or a load is void."""
-        return FAILED if self.unexpected or self.void_loads else DONE
+        """Return 1 when something failed that was not expected, is void, or cannot begin."""
+        return FAILED if self.unexpected or self.void_loads or self.pending else DONE
 
     @property
     def text(self) -> str:
@@ -57,7 +60,8 @@ class Summary:
         stored = f"{self.stored} of {self.total} boots stored, {self.started} started now"
         failed = f"; {self.unexpected} failed, see What failed" if self.unexpected else ""
         void = f"; {self.void_loads} loads void, see their doubts" if self.void_loads else ""
-        return f"run {self.run_id}: {stored}{failed}{void}. Results: {self.folder}"
+        pending = f"; stage 2 could not begin: {self.pending}" if self.pending else ""
+        return f"run {self.run_id}: {stored}{failed}{void}{pending}. Results: {self.folder}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,29 +128,68 @@ def execute(
         night = part.night if part else None
         run = continued(store, plan, builds, fresh=fresh, night=night)
         run.recover(redactor)
-        run.put_cells(cell_rows(plan))
-        missing = list(missing_boots(plan, run, retry_failed=retry_failed))
-        done = len(plan.boots) - len(missing)
-        if part is not None:
-            missing = [boot for boot in missing if boot.block in part.blocks]
-        measures = any(not boot.cell.offline for boot in missing)
-        floor = world.floor(client_of(plan)) if measures else None
-        series = Series(
-            plan=plan,
+        work = _Work(
+            world=world,
             run=run,
-            builds=builds,
             launchers=launchers,
             models=models,
             redactor=redactor,
             nvml=nvml,
-            floor=floor,
             watch=watch,
             audit=audit,
-            night=night,
+            retry_failed=retry_failed,
+            part=part,
+        )
+        run.put_cells(rows_of_stages(plan, frozen_stage(plan, run)))
+        started = work.boot(plan, builds)
+        second, pending = following(plan, run)
+        if second is not None:
+            watch(Happening(event="note", detail=f"stage 2: {run.frozen_kv_tokens()} KV tokens"))
+            run.put_cells(rows_of_stages(plan, second))
+            gpus = nvml.gpus() if nvml else Gpus()
+            started += work.boot(second, builds_of(second.cells, launchers, models, gpus))
+        known = second or plan.second
+        return _summary(store, run, [plan, *([known] if known else [])], started, pending)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What the boots of every stage share; see `execute` and `Series`."""
+
+    world: World
+    run: Run
+    launchers: Mapping[str, Launcher]
+    models: Path
+    redactor: Redactor
+    nvml: Nvml | None
+    watch: Watch
+    audit: bool
+    retry_failed: bool
+    part: NightPart | None
+
+    def boot(self, stage: Plan, builds: Mapping[str, Build]) -> int:
+        """Boot what is missing of a stage; return how many boots that were."""
+        missing = list(missing_boots(stage, self.run, retry_failed=self.retry_failed))
+        done = len(stage.boots) - len(missing)
+        if self.part is not None:
+            missing = [boot for boot in missing if boot.block in self.part.blocks]
+        measures = any(not boot.cell.offline for boot in missing)
+        series = Series(
+            plan=stage,
+            run=self.run,
+            builds=builds,
+            launchers=self.launchers,
+            models=self.models,
+            redactor=self.redactor,
+            nvml=self.nvml,
+            floor=self.world.floor(client_of(stage)) if measures else None,
+            watch=self.watch,
+            audit=self.audit,
+            night=self.part.night if self.part else None,
             done=done,
         )
         series.go(missing)
-        return _summary(store, run, plan, started=series.started)
+        return series.started
 
 
 def _fetch(plan: Plan, models: Path, world: World, tell: Callable[[str], None]) -> None:
@@ -199,19 +242,12 @@ def refuse_shared_gpus(finding: Finding, builds: Mapping[str, Build]) -> None:
         )
 
 
-def missing_boots(plan: Plan, run: Run, *, retry_failed: bool) -> Iterator[PlannedBoot]:
-    """Yield the boots of a plan that the run does not hold yet, in the plan's order."""
-    kept = FINISHED - {"failed"} if retry_failed else FINISHED
-    done = {(row["cell_id"], row["boot"]) for row in run.boots() if row["outcome"] in kept}
-    return (boot for boot in plan.boots if (boot.cell.cell_id, boot.boot) not in done)
-
-
-def _summary(store: Store, run: Run, plan: Plan, *, started: int) -> Summary:
-    cells = {cell.cell_id for cell in plan.cells}
+def _summary(store: Store, run: Run, stages: Sequence[Plan], started: int, pending: str) -> Summary:
+    cells = {cell.cell_id for stage in stages for cell in stage.cells}
     last = {
         (row["cell_id"], row["boot"]): row
         for row in run.boots()
-        if row["cell_id"] in cells and 0 <= row["boot"] < plan.experiment.boots
+        if row["cell_id"] in cells and 0 <= row["boot"] < stages[0].experiment.boots
     }
     finished = [row for row in last.values() if row["outcome"] in FINISHED]
     return Summary(
@@ -219,9 +255,10 @@ def _summary(store: Store, run: Run, plan: Plan, *, started: int) -> Summary:
         run_id=run.run_id,
         started=started,
         stored=len(finished),
-        total=len(plan.boots),
+        total=sum(len(stage.boots) for stage in stages),
         unexpected=sum(not row["expected"] for row in finished),
         void_loads=run.void_loads(row for row in finished if not _is_answer(row)),
+        pending=pending,
     )
 
 

@@ -135,14 +135,30 @@ class Run:
         path = self.experiment / "cells" / f"run={self.run_id}" / "cells.parquet"
         write_table(path, rows.to_arrow("cells", cells))
 
+    def frozen_kv_tokens(self) -> int | None:
+        """Return the KV capacity that its first stage has shown; None before that is complete."""
+        found: int | None = self._note().get("frozen_kv_tokens")
+        return found
+
+    def freeze_kv_tokens(self, tokens: int) -> None:
+        """Keep the KV capacity of the second stage, which nothing changes any more."""
+        self._put_note(self._note() | {"frozen_kv_tokens": tokens})
+
     def note_file(self, text: str) -> None:
         """Keep the file as it is now; how it was before stays beside it, with the boots of then."""
-        path = self.experiment / "runs" / f"{self.run_id}.json"
-        note = json.loads(path.read_text(encoding="utf-8"))
+        note = self._note()
         if note["file"] != text:
             before = {"file": note["file"], "boots": len(self.boots())}
-            note |= {"file": text, "earlier": [*note.get("earlier", ()), before]}
-            write_text(path, json.dumps(note, indent=1))
+            self._put_note(note | {"file": text, "earlier": [*note.get("earlier", ()), before]})
+
+    def _note(self) -> dict[str, Any]:
+        path = self.experiment / "runs" / f"{self.run_id}.json"
+        note: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return note
+
+    def _put_note(self, note: Mapping[str, Any]) -> None:
+        path = self.experiment / "runs" / f"{self.run_id}.json"
+        write_text(path, json.dumps(note, indent=1))
 
     def boots(self) -> list[dict[str, Any]]:
         """Return the committed boots, in the order they ran; unreadable parts are left out."""

@@ -24,6 +24,7 @@ GPU_FILES = (
     "startup_warm",
     "open_loop",
     "capacity",
+    "kv_matched",
     "hicache",
 )
 OFFICIAL = {"vllm/vllm-openai:v0.31.0", "lmsysorg/sglang:v0.5.21"}

@@ -252,6 +252,7 @@ def golden(name: str, text: str) -> None:
         ("experiments/fp8.toml", True, "plan-fp8-rehearsed.txt"),
         ("experiments/cpu.toml", False, "plan-cpu.txt"),
         ("experiments/capacity.toml", False, "plan-capacity.txt"),
+        ("experiments/kv_matched.toml", False, "plan-kv-matched.txt"),
         ("tests/golden/inapplicable.toml", False, "plan-inapplicable.txt"),
     ],
 )

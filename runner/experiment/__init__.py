@@ -21,6 +21,7 @@ from pydantic import (
 from engines import Sampling
 from runner.experiment.keys import Keys
 from runner.experiment.searched import Capacity, Search
+from runner.experiment.stages import Stage
 
 Launch = Literal["docker", "process", "attach"]
 
@@ -311,6 +312,7 @@ class Experiment(Keys):
     include: tuple[dict[str, Any], ...] = ()
     exclude: tuple[dict[str, Any], ...] = ()
     loads: tuple[LoadKeys, ...] = Field(min_length=1)
+    stages: tuple[Stage, ...] = ()
     timeouts: Timeouts = Timeouts()
     cache: Cache = Cache()
     client: Client = Client()

@@ -15,6 +15,7 @@ from runner.experiment.load_checks import load_complaints
 from runner.experiment.matrix import points_of
 from runner.experiment.matrix_checks import matrix_complaints, size_complaints
 from runner.experiment.places import WORD, Place
+from runner.experiment.stages import stage_complaints
 
 
 def complaints_of(experiment: Experiment, *, whole: bool = True) -> list[Complaint]:
@@ -29,6 +30,7 @@ def complaints_of(experiment: Experiment, *, whole: bool = True) -> list[Complai
         *matrix_complaints(experiment),
         *_tables(experiment),
         *load_complaints(experiment.loads, experiment.timeouts),
+        *_stages(experiment),
     ]
     if whole and not found:
         found = list(size_complaints(experiment))
@@ -57,6 +59,15 @@ def _sections(experiment: Experiment) -> Iterator[Complaint]:
             yield Complaint(place=(*place, "version"), sentence=sentence)
         if section.simulate is not None:
             yield from _simulation(place, section)
+
+
+def _stages(experiment: Experiment) -> Iterator[Complaint]:
+    sections = experiment.engines.items()
+    attached = [name for name, section in sections if section.launcher == "attach"]
+    matrix = experiment.matrix
+    yield from stage_complaints(
+        experiment.stages, matrix.axes, matrix.zip, experiment.include, attached
+    )
 
 
 def _unknown_engine(place: Place, name: str, section: EngineKeys) -> Complaint:

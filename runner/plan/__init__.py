@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.experiment import Experiment
 from runner.experiment.levels import Load, loads_of
@@ -12,6 +12,7 @@ from runner.experiment.pairs import check_compared
 from runner.plan.cautions import cautions, load_cautions
 from runner.plan.cells import Cell, cells_of
 from runner.plan.identity import digest
+from runner.plan.stages import NOMINAL_TOKENS, matched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class Plan:
         boots: every boot in the order it will run.
         loads: what each boot is asked, in order.
         warnings: sentences that a reader should see before the box is used.
+        second: its second stage; before the first is stored, with a capacity that stands for the
+            one to be seen. None where there is no stage.
     """
 
     experiment: Experiment
@@ -61,6 +64,12 @@ class Plan:
     boots: tuple[PlannedBoot, ...]
     loads: tuple[Load, ...]
     warnings: tuple[str, ...]
+    second: Plan | None = None
+
+    @property
+    def every_cell(self) -> tuple[Cell, ...]:
+        """Return all cells, those that will not be booted too."""
+        return (*self.cells, *(entry.cell for entry in self.inapplicable))
 
     @property
     def content_id(self) -> str:
@@ -71,7 +80,9 @@ class Plan:
         loads = [load.asked for load in self.loads]
         client = self.experiment.client.model_dump()
         cells = sorted(cell.cell_id for cell in self.cells)
-        asked = {"cells": cells, "loads": loads, "client": client}
+        asked: dict[str, object] = {"cells": cells, "loads": loads, "client": client}
+        if stages := [stage.model_dump() for stage in self.experiment.stages]:
+            asked |= {"stages": stages}
         asked |= {"seed": self.experiment.seed, "compile": self.experiment.cache.compile}
         return digest({**asked, "rehearsal": self.experiment.rehearsal})
 
@@ -82,22 +93,40 @@ def expand(experiment: Experiment) -> Plan:
     Raises:
         ExperimentError: `[compare]` names a cell or a load that there is not.
     """
+    if not experiment.stages:
+        plan = _expand(experiment)
+    else:
+        first, later = experiment.stages
+        second = _expand(matched(experiment, NOMINAL_TOKENS), later.name)
+        plan = replace(_expand(experiment, first.name), second=second)
+    if experiment.compare is not None:
+        known = [plan, *([plan.second] if plan.second else [])]
+        labels = [cell.label for one in known for cell in one.every_cell]
+        levels = [load.load for load in plan.loads if load.range is None]
+        check_compared(experiment.compare, labels, levels)
+    return plan
+
+
+def second_stage(plan: Plan, kv_tokens: int) -> Plan:
+    """Return the second stage of a plan, now that the first has shown a KV capacity."""
+    later = plan.experiment.stages[-1]
+    return _expand(matched(plan.experiment, kv_tokens), later.name, after=len(plan.boots))
+
+
+def _expand(experiment: Experiment, stage: str = "", after: int = 0) -> Plan:
     resolved = [
-        (cell, cell.arguments("127.0.0.1", cell.engine.port)) for cell in cells_of(experiment)
+        (cell, cell.arguments("127.0.0.1", cell.engine.port))
+        for cell in cells_of(experiment, stage)
     ]
     refused = [(cell, found.refusals) for cell, found in resolved if found.refusals]
     cells = tuple(cell for cell, found in resolved if not found.refusals)
     notes = [(cell, note) for cell, found in resolved if not found.refusals for note in found.notes]
     loads = tuple(load for keys in experiment.loads for load in loads_of(keys))
-    if experiment.compare is not None:
-        labels = [cell.label for cell, _ in resolved]
-        levels = [load.load for load in loads if load.range is None]
-        check_compared(experiment.compare, labels, levels)
     return Plan(
         experiment=experiment,
         cells=cells,
         inapplicable=tuple(Inapplicable(cell=cell, reasons=why) for cell, why in refused),
-        boots=tuple(_boots(cells, experiment.boots, experiment.seed)),
+        boots=tuple(_boots(cells, experiment.boots, experiment.seed, after)),
         loads=loads,
         warnings=(*cautions(experiment, cells, notes), *load_cautions(loads, cells)),
     )
@@ -110,8 +139,7 @@ def block_order(cells: tuple[Cell, ...], block: int, seed: int) -> list[Cell]:
     return order
 
 
-def _boots(cells: tuple[Cell, ...], boots: int, seed: int) -> Iterator[PlannedBoot]:
-    order = 0
+def _boots(cells: tuple[Cell, ...], boots: int, seed: int, order: int = 0) -> Iterator[PlannedBoot]:
     for block in range(boots):
         for cell in block_order(cells, block, seed):
             if cell.launcher == "attach" and block > 0:

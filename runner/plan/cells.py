@@ -39,6 +39,7 @@ class Cell:
         launcher: how it is started.
         keys: everything asked, sections and point merged.
         section: the section's own keys (program, URL, simulation).
+        stage: name of its stage; empty where an experiment has none.
     """
 
     cell_id: str
@@ -48,6 +49,7 @@ class Cell:
     launcher: Launch
     keys: CellKeys
     section: EngineKeys
+    stage: str = ""
 
     @property
     def simulated(self) -> bool:
@@ -141,31 +143,42 @@ class Cell:
         return self.engine.version_of_image(self.keys.image or "")
 
 
-def cells_of(experiment: Experiment) -> list[Cell]:
-    """Return every cell of an experiment, in the order of its matrix, none twice."""
+def cells_of(experiment: Experiment, stage: str = "") -> list[Cell]:
+    """Return every cell of a stage of an experiment, in the order of its matrix, none twice."""
     found = points_of(experiment)
     sections = experiment.engines.items()
     kinds = {name: engines.get(kind_of(name, section)) for name, section in sections}
     labelled = zip(found, _labels(found), strict=True)
-    cells = (_cell(experiment, point, label, kinds[point["engine"]]) for point, label in labelled)
+    cells = (
+        _cell(experiment, point, stage_label(label, stage), kinds[point["engine"]], stage)
+        for point, label in labelled
+    )
     return list({cell.cell_id: cell for cell in cells}.values())
 
 
-def _cell(experiment: Experiment, point: Point, label: str, engine: Engine) -> Cell:
+def stage_label(label: str, stage: str) -> str:
+    """Return a cell's label with its stage, as if that were an axis."""
+    return f"{label} stage={stage}" if stage else label
+
+
+def _cell(experiment: Experiment, point: Point, label: str, engine: Engine, stage: str) -> Cell:
     name = point["engine"]
     section = experiment.engines[name]
     keys = _merged(experiment.common, section, point)
     launcher: Launch = section.launcher or (
         "process" if section.simulate is not None and not keys.image else "docker"
     )
+    is_later = bool(stage) and stage != experiment.stages[0].name
+    asked = _asked(name, section, launcher, keys) | ({"stage": stage} if is_later else {})
     return Cell(
-        cell_id=cell_id(_asked(name, section, launcher, keys)),
+        cell_id=cell_id(asked),
         label=label,
         name=name,
         engine=engine,
         launcher=launcher,
         keys=keys,
         section=section,
+        stage=stage,
     )
 
 

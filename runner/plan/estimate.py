@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Final, Literal
 
 from runner.asks import Draw, own_s, prompts_of
@@ -75,7 +75,11 @@ class Estimate:
 
 
 def estimate(plan: Plan) -> Estimate:
-    """Return how long a plan will take if nothing is stored and nothing fails."""
+    """Return how long a plan will take if nothing is stored and nothing fails, all its stages."""
+    if plan.second is not None:
+        one, other = estimate(replace(plan, second=None)), estimate(plan.second)
+        names = [field.name for field in fields(Estimate)]
+        return Estimate(**{name: getattr(one, name) + getattr(other, name) for name in names})
     alone = {cell.cell_id: startup_s(cell) for cell in plan.cells}
     loads = {speed: sum(load_s(load, PACES[speed]) for load in plan.loads) for speed in PACES}
     primed = [cell for cell in plan.cells if is_primed(cell, plan)]

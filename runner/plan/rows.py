@@ -27,6 +27,7 @@ def _cell_row(cell: Cell, reasons: tuple[str, ...], *, rehearsal: bool) -> dict[
         "cell_id": cell.cell_id,
         "label": cell.label,
         "name": cell.name,
+        "stage": cell.stage or None,
         "engine": cell.engine.name,
         "launcher": cell.launcher,
         "image": cell.keys.image,

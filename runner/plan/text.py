@@ -16,6 +16,7 @@ from runner.plan import Plan
 from runner.plan.cells import Cell
 from runner.plan.estimate import estimate, is_primed
 from runner.plan.launch import Circumstances, launch_of, models_folder
+from runner.plan.stages import NOMINAL_TOKENS, SMALLEST
 from runner.search import most_probes
 from runner.secrets import Redactor
 
@@ -45,15 +46,17 @@ def _lines(plan: Plan, environment: Mapping[str, str]) -> Iterator[str]:
     yield from _inapplicable(plan)
     yield from _loads(plan)
     yield from _boots(plan)
+    yield from _second(plan)
     yield from _listed("Warnings", plan.warnings)
     yield from _time(plan)
 
 
 def _summary(plan: Plan) -> str:
     rehearsed = ", rehearsal" if plan.experiment.rehearsal else ""
+    boots = _count(len(plan.boots), "boot") + (" in each of 2 stages" if plan.second else "")
     return (
         f"{plan.experiment.path}{rehearsed}: {_count(len(plan.cells), 'cell')}, "
-        f"{_count(len(plan.boots), 'boot')}, {_count(len(plan.loads), 'load')} in each boot, "
+        f"{boots}, {_count(len(plan.loads), 'load')} in each boot, "
         f"about {spelled_time(estimate(plan).total_s)}"
     )
 
@@ -206,6 +209,23 @@ def _boots(plan: Plan) -> Iterator[str]:
     yield "  order  block   boot  cell"
     for boot in plan.boots:
         yield f"  {boot.order:>5}  {boot.block:>5}  {boot.boot:>5}  {boot.cell.label}"
+
+
+def _second(plan: Plan) -> Iterator[str]:
+    """Yield what the second stage will ask, as far as it is known before the first is stored."""
+    if plan.second is None:
+        return
+    first, later = plan.experiment.stages
+    yield ""
+    yield (
+        f"Stage 2, {later.name}: the same boots once more, planned when all boots of stage 1,"
+        f" {first.name}, are stored"
+    )
+    for cell in plan.second.cells:
+        asked = _asked(cell).replace(f"kv_tokens = {NOMINAL_TOKENS}", f"kv_tokens = {SMALLEST}")
+        yield f"  {cell.label}: {asked}"
+    for entry in plan.second.inapplicable:
+        yield f"  {entry.cell.label} is inapplicable: {' '.join(entry.reasons)}"
 
 
 def _listed(title: str, sentences: tuple[str, ...]) -> Iterator[str]:
