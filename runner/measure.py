@@ -128,7 +128,7 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
             timelines=driven.timelines,
             doubts=judged,
             limits=client.limits,
-            error_s=driven.proof.remaining_error_p99_s,
+            proof=driven.proof,
             overload=gauge.said,
         )
         row["met"], judged = probe.judged(load, tried)

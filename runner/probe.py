@@ -9,10 +9,11 @@ from typing import Final
 
 from runner.doubts import Doubt, doubt, verdict
 from runner.experiment.levels import Load
-from runner.experiment.searched import SloKeys
+from runner.experiment.searched import Search, SloKeys
 from runner.figures import goodput
 from runner.load import Timeline
 from runner.load.figures import Figures
+from runner.load.proof import Proof
 from runner.load.verdict import Limits
 from runner.overload import InFlight, overloaded
 from runner.search import Slo, meets
@@ -22,6 +23,9 @@ _LOOKS: Final = (0.25, 0.5, 0.75, 0.9)
 
 _OF_THE_SERVER: Final = frozenset({"aborted", "failures", "no_tokens", "off_schedule"})
 """Doubts that a level too high explains: they are the answer of a probe that missed."""
+
+_OF_THE_CLIENT: Final = frozenset({"client_error", "off_schedule"})
+"""Doubts that a probe holds against what it is asked, not against the figures of a load."""
 
 
 class Gauge:
@@ -82,7 +86,7 @@ class Tried:
         timelines: its requests, as often as they are asked for.
         doubts: what is doubtful about it as a load.
         limits: what a load must keep to be believed.
-        error_s: how uncertain the time of 1 % of its chunks is; None where nobody knows.
+        proof: of the client's accuracy.
         overload: its queue grew, so that it had no steady state; None where it did not.
     """
 
@@ -90,46 +94,42 @@ class Tried:
     timelines: Callable[[], Iterable[Timeline]]
     doubts: Sequence[Doubt]
     limits: Limits
-    error_s: float | None
+    proof: Proof
     overload: str | None
 
 
 def judged(load: Load, tried: Tried) -> tuple[bool | None, list[Doubt]]:
     """Return whether a probe met its SLO, None where nobody can tell, and its doubts.
 
-    What a level too high explains (failures, an early end) is no doubt of a probe that missed. An
-    error of the client is held against the limits of the SLO, for a probe shows nothing but them.
+    What a level too high explains (failures, an early end) is no doubt of a probe that missed. The
+    client's errors are held against the SLO and the bracket, for a probe shows nothing but them.
     """
     search = load.keys.search
     if search is None:
         return None, [*tried.doubts]
-    slo = search.slo
-    believed = [_against(slo, entry, tried) for entry in tried.doubts]
-    others = [entry for entry in believed if entry.name not in _OF_THE_SERVER]
-    met = _met(slo, tried, others)
-    kept = others if met is False else believed
+    others = [one for one in tried.doubts if one.name not in _OF_THE_SERVER | _OF_THE_CLIENT]
+    met = _met(search, tried, others)
+    hidden = _OF_THE_SERVER if met is False else frozenset[str]()
+    kept = [_noted(one, met) for one in tried.doubts if one.name not in hidden]
     if tried.overload is not None:
         kept.append(doubt("overloaded", load.load, tried.overload))
     return met, kept
 
 
-def _against(slo: SloKeys, entry: Doubt, tried: Tried) -> Doubt:
-    """Return a doubt of the client's accuracy as a note where it is far under every limit."""
-    if entry.name != "client_error" or tried.error_s is None:
-        return entry
-    least_s = min(limit for limit in _limits_s(slo) if limit is not None)
-    small = tried.error_s <= tried.limits.error_ratio * least_s
-    return replace(entry, severity="note") if small else entry
+def _noted(entry: Doubt, met: bool | None) -> Doubt:
+    """Return a doubt of the client as a note where the probe could tell all the same."""
+    settled = met is not None and entry.name in _OF_THE_CLIENT
+    return replace(entry, severity="note") if settled else entry
 
 
-def _met(slo: SloKeys, tried: Tried, others: Sequence[Doubt]) -> bool | None:
-    found = tried.figures
+def _met(search: Search, tried: Tried, others: Sequence[Doubt]) -> bool | None:
+    found, slo = tried.figures, search.slo
     failed = found.requests - found.ok
     if tried.overload is not None:
         return False
     if slo.goodput_ratio is None and failed > tried.limits.failed_ratio * found.requests:
         return False
-    if verdict(others) == "void":
+    if verdict(others) == "void" or (tried.proof.off_schedule_ratio or 0) > search.within_ratio:
         return None
     figures = {
         "ttft_p99_s": found.ttft.p99_s,
@@ -138,7 +138,24 @@ def _met(slo: SloKeys, tried: Tried, others: Sequence[Doubt]) -> bool | None:
         "e2e_p99_s": found.e2e.p99_s,
         "goodput_ratio": goodput.goodput_ratio(tried.timelines(), _of_requests(slo)),
     }
-    return meets(figures, slo_of(slo))
+    met = meets(figures, slo_of(slo))
+    return met if _is_sure(slo, tried, met=met) else None
+
+
+def _is_sure(slo: SloKeys, tried: Tried, *, met: bool | None) -> bool:
+    """Tell whether the client's errors leave the answer as it is.
+
+    Errors under a tenth of every limit do. A client that sends or reads late only lengthens what
+    counts from the due time, so that limits of those that were met are met for certain.
+    """
+    singly, asked = _of_requests(slo), slo_of(slo)
+    of_gaps = (asked.tpot_p99_s, asked.itl_p99_s, singly.tpot_s)
+    of_waits = (asked.ttft_p99_s, asked.e2e_p99_s, singly.ttft_s, singly.e2e_s)
+    limits_s = [limit for limit in (*of_gaps, *of_waits) if limit is not None]
+    errors_s = (tried.proof.remaining_error_p99_s or 0.0, tried.proof.send_lag_p99_s or 0.0)
+    if max(errors_s) <= tried.limits.error_ratio * min(limits_s):
+        return True
+    return met is True and not any(limit is not None for limit in of_gaps)
 
 
 def slo_of(keys: SloKeys) -> Slo:
@@ -154,13 +171,6 @@ def slo_of(keys: SloKeys) -> Slo:
 
 def _of_requests(keys: SloKeys) -> goodput.Limits:
     return goodput.Limits(ttft_s=keys.ttft_s, tpot_s=_seconds(keys.tpot_ms), e2e_s=keys.e2e_s)
-
-
-def _limits_s(keys: SloKeys) -> tuple[float | None, ...]:
-    """Return every limit of a time."""
-    asked, singly = slo_of(keys), _of_requests(keys)
-    of_quantiles = (asked.ttft_p99_s, asked.tpot_p99_s, asked.itl_p99_s, asked.e2e_p99_s)
-    return (*of_quantiles, singly.ttft_s, singly.tpot_s, singly.e2e_s)
 
 
 def _seconds(value_ms: float | None) -> float | None:

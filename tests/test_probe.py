@@ -18,6 +18,7 @@ from runner.experiment.levels import Load, loads_of
 from runner.load import Timeline
 from runner.load.arrivals import POISSON, Flat, due_times
 from runner.load.figures import figures
+from runner.load.proof import Proof
 from runner.load.verdict import Limits
 from runner.probe import Gauge, Tried, judged
 from runner.queue import open_loop
@@ -124,7 +125,7 @@ def tried(lines: list[Timeline], **changes: Any) -> Tried:
         timelines=lambda: lines,
         doubts=(),
         limits=Limits(),
-        error_s=None,
+        proof=Proof(),
         overload=None,
     )
     return replace(whole, **changes)
@@ -166,13 +167,43 @@ def test_a_void_figure_tells_nothing() -> None:
     assert [entry.severity for entry in kept] == ["void"]
 
 
-@pytest.mark.parametrize(("error_s", "met"), [(0.001, True), (0.2, None), (None, None)])
-def test_the_clients_error_counts_against_the_limits_of_the_slo(
-    error_s: float | None, met: bool | None
+WRONG = (doubt("client_error", "random", "over a tenth of the ITL"),)
+SMALL, LARGE = Proof(remaining_error_p99_s=0.001), Proof(remaining_error_p99_s=0.2)
+LATE = Proof(send_lag_p99_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("slo", "proof", "met"),
+    [
+        ({"ttft_p99_s": 1}, SMALL, True),
+        ({"ttft_p99_s": 0.4}, SMALL, False),
+        ({"ttft_p99_s": 1}, LARGE, True),  # late reads only lengthen what counts from the due time
+        ({"ttft_p99_s": 0.4}, LARGE, None),
+        ({"ttft_p99_s": 0.4}, LATE, None),
+        ({"ttft_p99_s": 1, "tpot_p99_ms": 150}, LARGE, None),
+        ({"goodput_ratio": 0.9, "e2e_s": 1}, LARGE, True),
+        ({"goodput_ratio": 0.9, "tpot_ms": 150, "e2e_s": 1}, LARGE, None),
+    ],
+)
+def test_the_clients_errors_count_against_the_limits_of_the_slo(
+    slo: dict[str, float], proof: Proof, met: bool | None
 ) -> None:
-    wrong = (doubt("client_error", "random", "over a tenth of the ITL"),)
-    lines = timelines([0.5] * 200)
-    assert judged(probe(ttft_p99_s=1), tried(lines, doubts=wrong, error_s=error_s))[0] is met
+    found, kept = judged(probe(**slo), tried(timelines([0.5] * 200), doubts=WRONG, proof=proof))
+    assert found is met
+    assert [entry.severity for entry in kept] == ["void" if met is None else "note"]
+
+
+@pytest.mark.parametrize(("off_ratio", "met"), [(0.03, True), (0.07, None)])
+def test_a_rate_that_was_missed_by_more_than_the_bracket_is_another_level(
+    off_ratio: float, met: bool | None
+) -> None:
+    off = (doubt("off_schedule", "random", "off"),)
+    proof = Proof(off_schedule_ratio=off_ratio)
+    found, kept = judged(
+        probe(ttft_p99_s=1), tried(timelines([0.5] * 200), doubts=off, proof=proof)
+    )
+    assert found is met
+    assert [entry.severity for entry in kept] == ["void" if met is None else "note"]
 
 
 def found_by(seed: int) -> Answer:
