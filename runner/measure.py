@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engines import Engine
-from runner import doubts, pages, probe, rows
+from runner import doubts, pages, probe, rows, workloads
 from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
 from runner.experiment.levels import Load, load_ids
 from runner.load import Ask, Target, Timeline
@@ -233,5 +233,7 @@ def _growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
 def _client_doubts(
     load: Load, driven: Driven, found: Figures, limits: Limits
 ) -> Iterator[doubts.Doubt]:
-    for reason in verdict(found, driven.proof, limits, driven.aborted).reasons:
+    chats = workloads.get(load.workload).chats(load.spec)
+    own = replace(limits, silent_ends=chats)
+    for reason in verdict(found, driven.proof, own, driven.aborted).reasons:
         yield doubts.of_reason(reason.name, reason.severity, load.load, reason.sentence)

@@ -136,3 +136,14 @@ def test_chunks_that_shared_a_read_are_uncertain_by_the_span_they_came_in() -> N
 
 def test_a_load_without_chunks_has_no_remaining_error() -> None:
     assert remaining_error_s(0.99, 0, Lags(), Lags(), 0) is None
+
+
+def test_the_end_token_of_a_chat_that_no_chunk_carries_is_no_miscount() -> None:
+    chats = Limits(silent_ends=True)
+    for by_chunks, found in ((PROOF.tokens_by_usage - FIGURES.ok, []), (1, ["miscount"])):
+        proof = replace(PROOF, tokens_by_chunks=by_chunks)
+        assert [reason.name for reason in verdict(FIGURES, proof, chats).reasons] == found
+    one_each = replace(PROOF, tokens_by_chunks=PROOF.tokens_by_usage - FIGURES.ok)
+    few = replace(one_each, tokens_by_usage=2 * FIGURES.ok, tokens_by_chunks=FIGURES.ok)
+    assert [reason.name for reason in verdict(FIGURES, few).reasons] == ["miscount"]
+    assert verdict(FIGURES, few, chats).reasons == ()

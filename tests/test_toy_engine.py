@@ -116,3 +116,17 @@ def test_as_a_local_command_it_is_started_by_its_own_program(file: Path) -> None
 def test_without_its_file_it_is_unknown(file: Path) -> None:
     with pytest.raises(ExperimentError, match=r"unknown engine\. Known here: sglang, vllm"):
         read(file)
+
+
+def test_a_cell_whose_engine_has_no_chats_is_inapplicable_before_anything_starts(
+    toy: Path, tmp_path: Path
+) -> None:
+    assert toy.exists()
+    file = tmp_path / "chats.toml"
+    random = 'workload = "random"\ninput_tokens = 8\noutput_tokens = 8'
+    chats = 'workload = "structured"\nconstrained = true\noutput_tokens = 8'
+    file.write_text(EXPERIMENT.replace(random, chats), encoding="utf-8")
+    plan = expand(read(file))
+    assert plan.cells == ()
+    said = {reason for entry in plan.inapplicable for reason in entry.reasons}
+    assert "structured@c1 chats, and toy has no chats; leave it out for toy" in said

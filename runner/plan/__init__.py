@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from engines import Arguments
+from runner.asks import refusal_of
 from runner.experiment import Experiment
 from runner.experiment.levels import Load, loads_of
 from runner.experiment.pairs import check_compared
@@ -118,10 +120,11 @@ def _expand(experiment: Experiment, stage: str = "", after: int = 0) -> Plan:
         (cell, cell.arguments("127.0.0.1", cell.engine.port))
         for cell in cells_of(experiment, stage)
     ]
-    refused = [(cell, found.refusals) for cell, found in resolved if found.refusals]
-    cells = tuple(cell for cell, found in resolved if not found.refusals)
-    notes = [(cell, note) for cell, found in resolved if not found.refusals for note in found.notes]
     loads = tuple(load for keys in experiment.loads for load in loads_of(keys))
+    why_not = {cell.cell_id: _refusals(cell, found, loads) for cell, found in resolved}
+    refused = [(cell, why_not[cell.cell_id]) for cell, _ in resolved if why_not[cell.cell_id]]
+    cells = tuple(cell for cell, _ in resolved if not why_not[cell.cell_id])
+    notes = [(cell, note) for cell, found in resolved if cell in cells for note in found.notes]
     return Plan(
         experiment=experiment,
         cells=cells,
@@ -130,6 +133,12 @@ def _expand(experiment: Experiment, stage: str = "", after: int = 0) -> Plan:
         loads=loads,
         warnings=(*cautions(experiment, cells, notes), *load_cautions(loads, cells)),
     )
+
+
+def _refusals(cell: Cell, found: Arguments, loads: Sequence[Load]) -> tuple[str, ...]:
+    """Return why an engine cannot express a cell, or cannot be asked its loads."""
+    asked = (refusal_of(load, cell.engine) for load in loads)
+    return (*found.refusals, *dict.fromkeys(why for why in asked if why))
 
 
 def block_order(cells: tuple[Cell, ...], block: int, seed: int) -> list[Cell]:

@@ -43,6 +43,7 @@ class Metric:
         scale: from the stored unit to the shown one.
         fallback: the column shown instead, as a maximum, where requests are too few for a p99.
         centre: a median over boots stands beside it.
+        timed: it comes of times, so a void load has none; else of answers, which stand.
     """
 
     heading: str
@@ -51,6 +52,7 @@ class Metric:
     scale: float = 1.0
     fallback: str | None = None
     centre: bool = True
+    timed: bool = True
 
 
 def over_boots(
@@ -159,10 +161,10 @@ def _missing(value: Any) -> bool:
     return is_scalar(value) and bool(pd.isna(value))
 
 
-def values(boots: pd.DataFrame, column: str, scale: float = 1.0) -> Values:
-    """Return a column's value of each boot, None where the load is void or gave none."""
+def values(boots: pd.DataFrame, column: str, scale: float = 1.0, *, timed: bool = True) -> Values:
+    """Return a column's value of each boot, None where it gave none, or comes of void times."""
     return tuple(
-        None if verdict == "void" or pd.isna(value) else float(value) * scale
+        None if (timed and verdict == "void") or pd.isna(value) else float(value) * scale
         for verdict, value in zip(boots.verdict, boots[column], strict=True)
     )
 
@@ -224,7 +226,7 @@ def _rows(
         row: dict[str, Any] = {"cell": cell, "load": load, "boots": spans(list(own.boot))}
         row["kind"] = kind.told or None
         for metric in metrics:
-            over = values(own, shown[metric], metric.scale)
+            over = values(own, shown[metric], metric.scale, timed=metric.timed)
             row[metric.heading] = over
             if metric.centre:
                 alone = kinds.several or (metric.fallback and "unequal_tails" in found)

@@ -65,11 +65,21 @@ def build(results: Results) -> Shown | None:
         (
             Metric(heading="output tok/s", symbol="tok/s", column="output_tokens_per_s"),
             Metric(
-                heading="tokens an answer", symbol="", column="mean_output_tokens", centre=False
+                heading="tokens an answer",
+                symbol="",
+                column="mean_output_tokens",
+                centre=False,
+                timed=False,
             ),
-            Metric(heading="finished %", symbol="", column="finished_percent", centre=False),
-            Metric(heading="JSON %", symbol="", column="json_percent", centre=False),
-            Metric(heading="valid %", symbol="", column="valid_percent", centre=False),
+            Metric(
+                heading="finished %",
+                symbol="",
+                column="finished_percent",
+                centre=False,
+                timed=False,
+            ),
+            Metric(heading="JSON %", symbol="", column="json_percent", centre=False, timed=False),
+            Metric(heading="valid %", symbol="", column="valid_percent", centre=False, timed=False),
             Metric(heading="cold TTFT ms", symbol="", column="cold_s", scale=1e3, centre=False),
             Metric(heading="warm TTFT ms", symbol="", column="warm_s", scale=1e3, centre=False),
         ),
