@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
+import sys
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner import tables
 from runner.load.arrivals import POISSON, Flat, due_times
 from runner.queue import closed_loop, latency, one_state, open_loop, over_seeds
 
@@ -76,3 +81,43 @@ def test_the_same_seed_gives_the_same_latencies() -> None:
         return sorted(rng.random() for _ in range(50))
 
     assert over_seeds(times, 50, 0.1, [7]) == over_seeds(times, 50, 0.1, [7])
+
+
+def test_the_model_stands_in_a_report_of_both_loops_and_is_called_one(tmp_path: Path) -> None:
+    stored = _stored(tmp_path)
+    cell = stored.cell("vllm")
+    closed = {"load": "closed@c8", "workload": "random"}
+    stored.boot(cell, 0, [closed], kv_tokens=60_000)
+    assert tables.get("loops").build(stored.read()) is None
+    opened = {"load": "poisson@r4", "workload": "random", "level_kind": "rate_per_s"}
+    stored.boot(cell, 1, [closed, opened], kv_tokens=60_000)
+    shown = tables.get("loops").build(stored.read())
+    assert shown is not None
+    assert "A model, not a measurement" in shown.above[0]
+    rows = {row["loop"]: row for row in shown.frame.to_dict("records")}
+    figures = {
+        loop: (round(row["seed 1: mean s"], 2), round(row["p99 s"], 2))
+        for loop, row in rows.items()
+        if "bunched" not in loop
+    }
+    assert figures == {
+        "open, 3 a second": (0.64, 2.26),
+        "open, 4.5 a second": (57.43, 114.55),
+        "open, 5 a second": (100.70, 196.32),
+        "closed, 4 users": (1.00, 1.00),
+        "closed, 16 users": (3.99, 4.00),
+    }
+    ours = rows["open, 3 a second"]["our arrivals: mean s"]
+    assert ours.low < 0.625 < ours.high
+    assert ours.boots == 40
+
+
+def _stored(folder: Path) -> Any:
+    path = Path(__file__).parent / "stored.py"
+    spec = importlib.util.spec_from_file_location("stored_rows", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.Stored(folder)
