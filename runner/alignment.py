@@ -57,7 +57,7 @@ RULES: Final = (
     Rule(name="machine", blocks=True),
     Rule(name="model", setting="model", blocks=True),
     Rule(name="model build", setting="model", blocks=True),
-    Rule(name="compile cache", blocks=True),
+    Rule(name="compile cache", setting="compile", blocks=True),
     Rule(name="way to the server"),
     Rule(name="weights GiB", setting="weights", tolerance_ratio=0.1, blocks=True),
     Rule(name="dtype", setting="dtype"),

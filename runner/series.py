@@ -177,7 +177,7 @@ class Series:
 
     def _compile_folder(self, cell: Cell) -> Path | None:
         cache = self.plan.experiment.cache
-        if cache.compile == "none" or cell.launcher != "docker" or cell.simulated:
+        if not cell.keeps_compiled(cache):
             return None
         build = self.builds[cell.cell_id]
         folder = Path(cache.folder).expanduser() / f"{cell.cell_id}-{build.build_id}"

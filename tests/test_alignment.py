@@ -87,6 +87,14 @@ def test_a_difference_that_the_experiment_asks_for_is_the_question_not_an_obstac
     assert "not comparable because weights GiB" in sentence(seen(VLLM, weights_GiB=(1.9,)), VLLM)
 
 
+def test_a_cold_cache_beside_a_kept_one_may_be_the_question() -> None:
+    kept = replace(seen(VLLM, compile_cache=("warm",)), asked={**VLLM.asked, "compile": "per_cell"})
+    cold = replace(seen(VLLM, compile_cache=("none",)), asked={**VLLM.asked, "compile": "none"})
+    assert sentence(cold, kept) == (
+        "vllm over vllm: comparable; asked for: compile cache (none against warm)."
+    )
+
+
 def test_what_was_asked_for_and_never_observed_is_said() -> None:
     off = replace(VLLM, asked={**VLLM.asked, "prefix_cache": False})
     assert "asked for: prefix cache (not observed)" in sentence(off, VLLM)

@@ -9,6 +9,7 @@ import pytest
 
 from runner.experiment.read import read
 from runner.plan import expand
+from runner.plan.estimate import estimate, is_primed
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 GPU_FILES = (
@@ -21,7 +22,6 @@ GPU_FILES = (
     "interference",
     "chunking",
     "startup",
-    "startup_warm",
     "open_loop",
     "capacity",
     "kv_matched",
@@ -109,6 +109,18 @@ def test_a_rehearsed_host_cache_is_expected_to_die_of_host_memory() -> None:
     assert expect is not None
     assert (expect.outcome, expect.cause) == ("failed", "hicache_host_memory")
     assert cells["sglang"].keys.expect is None
+
+
+def test_starts_with_and_without_a_kept_cache_are_cells_of_one_file() -> None:
+    plan = expand(read(path_of("startup")))
+    kept = {cell.label: is_primed(cell, plan) for cell in plan.cells}
+    assert kept == {
+        "vllm compile=none": False,
+        "vllm compile=per_cell": True,
+        "sglang compile=none": False,
+        "sglang compile=per_cell": True,
+    }
+    assert estimate(plan).priming_boots == 2
 
 
 def test_every_file_of_the_folder_is_read_without_a_complaint() -> None:

@@ -24,6 +24,7 @@ from runner.experiment.searched import Capacity, Search
 from runner.experiment.stages import Stage
 
 Launch = Literal["docker", "process", "attach"]
+Compile = Literal["per_cell", "none"]
 
 
 class Memory(Keys):
@@ -87,6 +88,7 @@ class CellKeys(Settings):
         secrets: names of variables handed over from the runner's own environment.
         mounts: container path -> host path, read-only.
         memory_limit_bytes: limit of the container's host memory.
+        compile: whether compiled kernels are kept between its boots; as `[cache]` by default.
         shm_bytes: size of /dev/shm; the host's IPC namespace is shared when it is not given and
             GPUs are used.
         expect: the outcome that is this cell's answer.
@@ -102,6 +104,7 @@ class CellKeys(Settings):
     mounts: dict[str, str] = Field(default_factory=dict)
     memory_limit_bytes: PositiveInt | None = None
     shm_bytes: PositiveInt | None = None
+    compile: Compile | None = None
     expect: Expect | None = None
 
 
@@ -237,7 +240,7 @@ class Cache(Keys):
 
     models: str | None = None
     writable: bool = False
-    compile: Literal["per_cell", "none"] = "per_cell"
+    compile: Compile = "per_cell"
     folder: str = "~/.cache/runner/compile"
 
 

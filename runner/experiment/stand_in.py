@@ -69,6 +69,7 @@ def _as_started(section: EngineKeys, experiment: Experiment) -> dict[str, Any]:
     release = section.version or ".".join(map(str, version_of_image(image) or ()))
     if release:
         found["version"] = release
-    if section.launcher in (None, "docker"):
-        found["cold"] = experiment.cache.compile == "none"
+    if section.launcher in (None, "docker") and "compile" not in experiment.matrix.axes:
+        policy = section.compile or experiment.common.compile or experiment.cache.compile
+        found["cold"] = policy == "none"
     return found

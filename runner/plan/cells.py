@@ -10,7 +10,7 @@ from typing import Any
 
 import engines
 from engines import Arguments, Engine, Served
-from runner.experiment import CellKeys, EngineKeys, Experiment, Launch, Settings
+from runner.experiment import Cache, CellKeys, EngineKeys, Experiment, Launch, Settings
 from runner.experiment.checks import kind_of
 from runner.experiment.matrix import Point, points_of
 from runner.plan.identity import cell_id
@@ -73,6 +73,11 @@ class Cell:
         if asked is None:
             return _parallel(self.keys)
         return asked if isinstance(asked, int) else len(asked)
+
+    def keeps_compiled(self, cache: Cache) -> bool:
+        """Tell whether it keeps compiled kernels from boot to boot: as asked, else as `[cache]`."""
+        policy = self.keys.compile or cache.compile
+        return policy == "per_cell" and self.launcher == "docker" and not self.simulated
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -109,8 +109,7 @@ def startup_s(cell: Cell) -> float:
 
 def is_primed(cell: Cell, plan: Plan) -> bool:
     """Tell whether a discarded boot fills the cell's compile cache first, when that is empty."""
-    per_cell = plan.experiment.cache.compile == "per_cell"
-    return per_cell and cell.launcher == "docker" and not cell.simulated
+    return cell.keeps_compiled(plan.experiment.cache)
 
 
 def load_s(load: Load, pace: Pace) -> float:

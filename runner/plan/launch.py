@@ -86,7 +86,8 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
 def program(cell: Cell, boot: int, night: int = 0) -> tuple[str, ...]:
     """Return what precedes the flags."""
     if cell.simulated:
-        drawn = {"boot": boot, "night": night} if night else {"boot": boot}
+        drawn: dict[str, int] = {"boot": boot, "night": night} if night else {"boot": boot}
+        drawn |= {"cold": cell.keys.compile == "none"} if cell.keys.compile else {}
         properties = {**drawn, **(cell.section.simulate or {})}
         python = SIMULATED_PROGRAM[0] if cell.launcher == "docker" else sys.executable
         name = cell.engine.name

@@ -22,6 +22,7 @@ def cell_rows(plan: Plan) -> Iterator[dict[str, Any]]:
 def _cell_row(cell: Cell, reasons: tuple[str, ...], *, rehearsal: bool) -> dict[str, Any]:
     served = cell.served("HOST", cell.engine.port)
     arguments, expect = cell.engine.arguments(served), cell.keys.expect
+    kept = {"compile": cell.keys.compile} if cell.keys.compile else {}
     words = {name: resolved(cell.engine, served, name) for name in served.settings}
     return {
         "cell_id": cell.cell_id,
@@ -32,7 +33,7 @@ def _cell_row(cell: Cell, reasons: tuple[str, ...], *, rehearsal: bool) -> dict[
         "launcher": cell.launcher,
         "image": cell.keys.image,
         "model": cell.keys.model,
-        "settings": json.dumps(cell.settings, sort_keys=True),
+        "settings": json.dumps(cell.settings | kept, sort_keys=True),
         "resolved": json.dumps(words),
         "flags": list(arguments.argv),
         "env": json.dumps({**arguments.env, **cell.keys.env}, sort_keys=True),

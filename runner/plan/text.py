@@ -113,6 +113,7 @@ def _starts(cell: Cell) -> str:
 def _asked(cell: Cell) -> str:
     words = [f"model = {cell.keys.model}"]
     words += [f"{name} = {_value(value)}" for name, value in cell.settings.items()]
+    words += [f"compile = {cell.keys.compile}"] if cell.keys.compile else []
     words += [f"flags.{name} = {_value(value)}" for name, value in cell.keys.flags.items()]
     words += [f"env.{name} = {value}" for name, value in cell.keys.env.items()]
     words += [f"secret {name}" for name in cell.keys.secrets]
