@@ -48,6 +48,35 @@ def test_different_rates_have_different_ids(rates: set[float]) -> None:
     assert len(set(ids)) == len(rates)
 
 
+def test_a_search_is_one_load_whose_probes_are_loads_at_levels_of_their_own() -> None:
+    span = {"rate_per_s": {"low": 1, "high": 64}, "slo": {"ttft_p99_s": 2}, "settle_s": 15}
+    (search,) = loads_of(section(search=span))
+    assert (search.load, search.requests, search.probe) == ("random@search", 299, None)
+    assert search.range is not None
+    probe = search.at(11.3137085, 3)
+    assert (probe.load, probe.level, probe.in_flight) == ("random@r11.31#3", 11.3137085, None)
+    assert (probe.requests, probe.warmup_requests, probe.range) == (299, 170, None)
+
+
+def test_a_search_over_streams_counts_requests_for_each_of_them() -> None:
+    span = {"concurrency": {"low": 1, "high": 256}, "slo": {"tpot_p99_ms": 50}}
+    requests = {"per_stream": 4, "at_least": 300}
+    (search,) = loads_of(section(search=span, requests=requests))
+    probe = search.at(128, 7)
+    assert (probe.load, probe.in_flight) == ("random@c128#7", 128)
+    assert (probe.requests, probe.warmup_requests) == (512, 128)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"within_ratio": 0.1}, {"settle_s": 3}, {"slo": {"ttft_p99_s": 3}}]
+)
+def test_another_search_is_asked_otherwise(changed: dict[str, Any]) -> None:
+    span = {"rate_per_s": {"low": 1, "high": 64}, "slo": {"ttft_p99_s": 2}}
+    (before,) = loads_of(section(search=span))
+    (after,) = loads_of(section(search={**span, **changed}))
+    assert before.asked != after.asked
+
+
 def test_large_levels_keep_every_digit() -> None:
     ids = load_ids(section(concurrency=[1234567, 1234568], requests=9))
     assert ids == ["random@c1234567", "random@c1234568"]

@@ -42,6 +42,7 @@ def load(golden: Golden, tmp_path: Path) -> Load:
         warmup: Iterable[Ask] = (),
         workers: int = 1,
         stop_when: Callable[[], str | None] = lambda: None,
+        tell_flying: Callable[[int], None] = lambda flying: None,
         duration_s: float | None = None,
         max_in_flight: int | None = None,
     ) -> Driven:
@@ -54,6 +55,7 @@ def load(golden: Golden, tmp_path: Path) -> Load:
             request_timeout_s=10.0,
             spool=tmp_path / "spool",
             stop_when=stop_when,
+            tell_flying=tell_flying,
             duration_s=duration_s,
             max_in_flight=max_in_flight,
         )
@@ -199,6 +201,22 @@ def test_a_sentence_of_the_watcher_ends_the_load(load: Load, tmp_path: Path) -> 
     assert driven.aborted == "the server died"
     cut = [one for one in driven.timelines() if one.outcome == "cancelled"]
     assert [one.detail for one in cut] == ["the server died"] * 3
+
+
+def test_while_it_runs_a_load_tells_how_many_requests_of_all_workers_are_in_flight(
+    load: Load,
+) -> None:
+    told: list[int] = []
+    asks = (golden_ask(n, output_tokens=50_000) for n in itertools.count())
+    driven = load(
+        asks,
+        in_flight=5,
+        workers=2,
+        tell_flying=told.append,
+        stop_when=lambda: "seen" if 5 in told else None,
+    )
+    assert driven.aborted == "seen"
+    assert max(told) == 5
 
 
 def test_a_worker_that_dies_ends_the_load_and_what_it_measured_is_kept(
