@@ -37,6 +37,7 @@ class Commands(click.Group):
 
     beside: ClassVar = {
         "audit": "runner.audit",
+        "calibrate": "runner.calibrate",
         "clean": "runner.clean",
         "compare": "runner.compare",
         "export": "runner.export",

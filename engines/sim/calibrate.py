@@ -12,12 +12,16 @@ import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from engines.sim import figures as files
 from engines.sim import profile as profiles
 from engines.sim import scenarios
 from engines.sim.figures import Figure, Figures
 from engines.sim.profile import Profile
+
+NEAR_RATIO: Final = 0.25
+"""A figure further off is called far."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -77,7 +81,7 @@ def _held(figures: Figures, profile: Profile) -> Iterator[tuple[Figure, tuple[fl
 def _line(figure: Figure, predicted: tuple[float, ...]) -> str:
     error = figure.error_ratio(predicted)
     kind = "fitted" if figure.fit else "predicted"
-    far = " FAR" if abs(error) > 0.25 else ""
+    far = " FAR" if abs(error) > NEAR_RATIO else ""
     shown = " ".join(f"{value:.5g}" for value in predicted)
     model = "" if "1.7B" in figure.model else f" ({figure.model})"
     return f"{kind:10}{error:>+8.1%}  {figure.said:<18}{shown:<24}{figure.name}{model}{far}"
