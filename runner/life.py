@@ -150,6 +150,20 @@ def row_of(life: Life, expect: Expect | None, clean: Callable[[str], str]) -> di
     }
 
 
+def skipped(cause: str, message: str) -> dict[str, Any]:
+    """Return the columns of `boots` for a boot that another one's failure made pointless."""
+    return {
+        "outcome": "skipped",
+        "phase": None,
+        "expected": True,
+        "cause": cause,
+        "origin": CAUSES[cause].origin,
+        "message": message,
+        "evidence": [],
+        "doubts": [],
+    }
+
+
 def fact_rows(
     facts: Iterable[Fact],
     keys: Mapping[str, Any],

@@ -17,12 +17,14 @@ from runner.gpu import Nvml, levels
 from runner.guard import Guard
 from runner.launchers import Launcher
 from runner.launchers.process import free_port
+from runner.life import skipped
 from runner.load.floor import Floor
 from runner.load.verdict import Limits
 from runner.measure import Client
 from runner.owner import here, labels
 from runner.plan import Plan, PlannedBoot
 from runner.plan.cells import Cell
+from runner.plan.dominated import dominating
 from runner.plan.launch import Circumstances, launch_of
 from runner.predict import foretell
 from runner.preflight import Build
@@ -82,11 +84,37 @@ class Series:
         self._tell("", f"run {self.run.run_id}", event="run", left=len(missing))
         for number, planned in enumerate(missing):
             left = len(missing) - number
+            if self._skips(planned):
+                self.done += 1
+                continue
             if self._needs_priming(planned.cell):
                 self._boot(replace(planned, boot=-1), left)
                 self.primed.add(planned.cell.cell_id)
             self._boot(planned, left)
             self.done += 1
+
+    def _skips(self, planned: PlannedBoot) -> bool:
+        """Store a boot as skipped where one that needs less died of memory on the same GPUs."""
+        if not self.plan.experiment.skip_dominated:
+            return False
+        cell, build = planned.cell, self.builds[planned.cell.cell_id]
+        uuids = list(build.gpus.uuids)
+        same = [row for row in self.run.boots() if (row["gpu_uuids"] or []) == uuids]
+        cells = {one.cell_id: one for one in self.plan.cells}
+        death = dominating(cell, cells, same)
+        if death is None:
+            return False
+        desk = self.run.desk(cell.cell_id, planned.boot)
+        now = self._circumstances(planned, build, desk.key.part)
+        than = cells[death["cell_id"]].label
+        row = {
+            **self._begun(planned, build, desk.key.columns, now),
+            **skipped(death["cause"], f"it needs more memory than {than}, which died of it"),
+        }
+        desk.commit(row, {}, self.redactor)
+        subject = f"{cell.label} boot {planned.boot}"
+        self._tell(subject, _told(row), event="ended", done=self.done + 1)
+        return True
 
     def _boot(self, planned: PlannedBoot, left: int) -> None:
         began = time.monotonic()
@@ -239,4 +267,5 @@ def _told(row: Mapping[str, Any]) -> str:
         kv_tokens = row.get("kv_tokens")
         known = f", {kv_tokens} KV tokens" if kv_tokens is not None else ""
         return f"done: ready after {row['ready_s']:.1f} s{known}"
-    return f"{row['outcome']}: {row['phase']}, {row['cause']}: {row['message']}"
+    where = f"{row['phase']}, " if row["phase"] else ""
+    return f"{row['outcome']}: {where}{row['cause']}: {row['message']}"

@@ -13,7 +13,7 @@ from runner.store import FINISHED, Run
 
 def missing_boots(plan: Plan, run: Run, *, retry_failed: bool) -> Iterator[PlannedBoot]:
     """Yield the boots of a plan that the run does not hold yet, in the plan's order."""
-    kept = FINISHED - {"failed"} if retry_failed else FINISHED
+    kept = FINISHED - {"failed", "skipped"} if retry_failed else FINISHED
     done = {(row["cell_id"], row["boot"]) for row in run.boots() if row["outcome"] in kept}
     return (boot for boot in plan.boots if (boot.cell.cell_id, boot.boot) not in done)
 

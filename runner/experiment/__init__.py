@@ -309,6 +309,7 @@ class Experiment(Keys):
     boots: PositiveInt
     seed: int = 1
     gpu_exclusive: bool = False
+    skip_dominated: bool = False
     common: CellKeys = CellKeys()
     engines: dict[str, EngineKeys] = Field(min_length=1)
     matrix: Matrix = Matrix()

@@ -14,6 +14,7 @@ from runner.launchers import Launch
 from runner.launchers.docker_line import equivalent
 from runner.plan import Plan
 from runner.plan.cells import Cell
+from runner.plan.dominated import predecessors
 from runner.plan.estimate import estimate, is_primed
 from runner.plan.launch import Circumstances, launch_of, models_folder
 from runner.plan.stages import NOMINAL_TOKENS, SMALLEST
@@ -44,6 +45,7 @@ def _lines(plan: Plan, environment: Mapping[str, str]) -> Iterator[str]:
         yield from _cell(cell, plan, environment)
     yield from _legend(plan)
     yield from _inapplicable(plan)
+    yield from _dominated(plan)
     yield from _loads(plan)
     yield from _boots(plan)
     yield from _second(plan)
@@ -152,6 +154,21 @@ def _inapplicable(plan: Plan) -> Iterator[str]:
         yield f"    asked  {_asked(entry.cell)}"
         for reason in entry.reasons:
             yield f"    - {reason}"
+
+
+def _dominated(plan: Plan) -> Iterator[str]:
+    """Yield the cells that `skip_dominated` may skip, each with those that decide it."""
+    if not plan.experiment.skip_dominated:
+        return
+    yield ""
+    yield "Skipped, and kept as rows, where a cell that needs less dies of memory on the same GPU"
+    found = list(predecessors(plan.cells))
+    for cell, smaller in found:
+        named = " or ".join(other.label for other in smaller[:3])
+        more = f" or one of {len(smaller) - 3} more" if len(smaller) > 3 else ""
+        yield f"  {cell.label}: skipped once {named}{more} died of memory"
+    if not found:
+        yield "  no cell: none needs strictly more than another"
 
 
 def _loads(plan: Plan) -> Iterator[str]:
