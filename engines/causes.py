@@ -54,6 +54,11 @@ CATALOGUE: Final = _catalogue(
     ("interrupted", "host", "Run the same exec again: it goes on with a new attempt."),
     ("image_missing", "host", "Pull or build the image, or correct its name."),
     ("docker_failed", "host", "Read Docker's own message; `docker info` tells whether it answers."),
+    (
+        "stuck",
+        "host",
+        "A step took longer than [timeouts] allows: raise its limit, or see what holds it up.",
+    ),
     ("launch_failed", "host", "The program could not be started; check its path."),
     ("load_failed", "engine", "Requests failed beyond the limit; see the outcomes of `requests`."),
     ("stalled", "engine", "No token came for longer than [timeouts] request_s."),

@@ -11,7 +11,7 @@ from typing import Any
 from runner.content import content_hash
 from runner.errors import HostError
 from runner.gpu import Gpus
-from runner.launchers import Launcher
+from runner.launchers import NO_PULL, Launcher, Pulling
 from runner.plan.cells import Cell, HubModel
 from runner.plan.identity import build_id
 from runner.workloads import Vocabulary
@@ -42,7 +42,11 @@ class Build:
 
 
 def builds_of(
-    cells: Iterable[Cell], launchers: Mapping[str, Launcher], models: Path, gpus: Gpus
+    cells: Iterable[Cell],
+    launchers: Mapping[str, Launcher],
+    models: Path,
+    gpus: Gpus,
+    pulling: Pulling = NO_PULL,
 ) -> dict[str, Build]:
     """Return what each cell became, by `cell_id`; each image and model is looked up once.
 
@@ -56,7 +60,7 @@ def builds_of(
     for cell in cells:
         image = cell.keys.image if cell.launcher == "docker" else None
         if image and image not in digests:
-            digests[image] = launchers["docker"].resolve(image).digest
+            digests[image] = launchers["docker"].resolve(image, pulling).digest
         model = cell.keys.model or ""
         if model not in folders:
             folders[model] = model_folder(cell, models)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from runner import flag_check
 from runner.clean import Finding, told
 from runner.errors import DONE, FAILED, HostError
 from runner.gpu import Gpus, Nvml
-from runner.launchers import Launcher
+from runner.launchers import Launcher, Pulling
 from runner.lock import locked
 from runner.plan import Plan
 from runner.plan.launch import models_folder
@@ -116,13 +117,18 @@ def execute(
     )
     with locked(store.folder):
         nvml = world.nvml()
-        _fetch(plan, models, world, lambda said: _note(watch, redactor.text(said)))
-        builds = builds_of(plan.cells, launchers, models, nvml.gpus() if nvml else Gpus())
+        tell = functools.partial(_note, watch, redactor)
+        _fetch(plan, models, world, tell)
+        pulling = Pulling(
+            when=plan.experiment.pull, limit_s=plan.experiment.timeouts.pull_s, tell=tell
+        )
+        gpus = nvml.gpus() if nvml else Gpus()
+        builds = builds_of(plan.cells, launchers, models, gpus, pulling)
         make_models_folder(plan.cells, models)
         for finding in world.sweep(frozenset(kinds)):
             refuse_shared_gpus(finding, builds)
             if finding.removed:
-                _note(watch, told(finding))
+                tell(told(finding))
         if check_flags and "docker" in launchers:
             flag_check.check_flags(plan.cells, builds, launchers["docker"])
         night = part.night if part else None
@@ -146,7 +152,6 @@ def execute(
         if second is not None:
             watch(Happening(event="note", detail=f"stage 2: {run.frozen_kv_tokens()} KV tokens"))
             run.put_cells(rows_of_stages(plan, second))
-            gpus = nvml.gpus() if nvml else Gpus()
             started += work.boot(second, builds_of(second.cells, launchers, models, gpus))
         known = second or plan.second
         return _summary(store, run, [plan, *([known] if known else [])], started, pending)
@@ -204,8 +209,8 @@ def _fetch(plan: Plan, models: Path, world: World, tell: Callable[[str], None]) 
     )
 
 
-def _note(watch: Watch, said: str) -> None:
-    watch(Happening(event="note", detail=said))
+def _note(watch: Watch, redactor: Redactor, said: str) -> None:
+    watch(Happening(event="note", detail=redactor.text(said)))
 
 
 def continued(

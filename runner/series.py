@@ -176,6 +176,7 @@ class Series:
             name=f"runner-{self.run.run_id}-{part}",
             writable=self.plan.experiment.cache.writable,
             gpus=build.gpus.uuids,
+            timeouts=self.plan.experiment.timeouts,
         )
 
     def _begun(

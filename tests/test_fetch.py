@@ -19,7 +19,7 @@ from runner.errors import HostError
 from runner.experiment.read import read
 from runner.fetch import Hub
 from runner.frames import results
-from runner.launchers import Image, Launch, LaunchError
+from runner.launchers import NO_PULL, Image, Launch, LaunchError, Pulling
 from runner.load.floor import Floor
 from runner.plan import expand
 from runner.plan.cells import HubModel
@@ -251,7 +251,7 @@ class NoStart:
     def __init__(self) -> None:
         self.asked: list[Launch] = []
 
-    def resolve(self, image: str) -> Image:
+    def resolve(self, image: str, pulling: Pulling = NO_PULL) -> Image:
         return Image(reference=image, digest="sha256:1")
 
     def start(self, launch: Launch, log: Path) -> NoReturn:

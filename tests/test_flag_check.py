@@ -12,7 +12,7 @@ from runner.errors import ExperimentError, HostError
 from runner.experiment.read import read
 from runner.flag_check import check_flags
 from runner.gpu import Gpus
-from runner.launchers import Exit, Image, Launch
+from runner.launchers import NO_PULL, Exit, Image, Launch, Pulling
 from runner.plan import Plan, expand
 from runner.preflight import Build
 from runner.workloads import Vocabulary
@@ -57,7 +57,7 @@ class Printer:
     code: int = 0
     starts: list[Launch] = field(default_factory=list)
 
-    def resolve(self, image: str) -> Image:
+    def resolve(self, image: str, pulling: Pulling = NO_PULL) -> Image:
         return Image(reference=image, digest="sha256:abc")
 
     def start(self, launch: Launch, log: Path) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.experiment.night import read_night
-from runner.launchers import Image, Launch, Launcher, Server
+from runner.launchers import NO_PULL, Image, Launch, Launcher, Pulling, Server
 from runner.load.floor import Floor
 from runner.night_page import Page, page_of
 from runner.nightly import nightly
@@ -60,7 +60,7 @@ class Paced:
     inner: Launcher
     slowdown: Callable[[dict[str, Any]], float]
 
-    def resolve(self, image: str) -> Image:
+    def resolve(self, image: str, pulling: Pulling = NO_PULL) -> Image:
         return self.inner.resolve(image)
 
     def start(self, launch: Launch, log: Path) -> Server:

@@ -310,6 +310,7 @@ class Experiment(Keys):
     seed: int = 1
     gpu_exclusive: bool = False
     skip_dominated: bool = False
+    pull: Literal["missing", "always", "never"] = "missing"
     common: CellKeys = CellKeys()
     engines: dict[str, EngineKeys] = Field(min_length=1)
     matrix: Matrix = Matrix()

@@ -6,7 +6,7 @@ watches and ends. A launcher knows nothing of engines: it starts what it is told
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -47,6 +47,8 @@ class Launch:
         shm_bytes: size of /dev/shm; None for the default.
         host_ipc: share the host's IPC namespace instead.
         labels: container labels that say whose it is.
+        create_s: longest time until Docker has created its container.
+        start_s: longest time until Docker has started it.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Launch:
     shm_bytes: int | None = None
     host_ipc: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    create_s: float = 120
+    start_s: float = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,26 @@ class Exit:
     oom_killed: bool = False
     removed: bool = False
     daemon_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulling:
+    """How an image comes to this machine.
+
+    Attributes:
+        when: where it is `missing`, `always` (a tag may have moved), or `never`.
+        limit_s: longest time of one pull, tries and pauses included.
+        tell: says how far it is.
+        pause_s: first pause before another try; later ones are longer.
+    """
+
+    when: Literal["missing", "always", "never"] = "never"
+    limit_s: float = 3600
+    tell: Callable[[str], None] = lambda said: None
+    pause_s: float = 2.0
+
+
+NO_PULL = Pulling()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +146,11 @@ class Server(Protocol):
 class Launcher(Protocol):
     """Starts servers of one kind."""
 
-    def resolve(self, image: str) -> Image:
-        """Return what an image reference stands for now.
+    def resolve(self, image: str, pulling: Pulling = NO_PULL) -> Image:
+        """Return what an image reference stands for now, pulled before where that is asked.
 
         Raises:
-            HostError: it is missing, or Docker does not answer.
+            HostError: it cannot be had, or Docker does not answer.
         """
 
     def start(self, launch: Launch, log: Path) -> Server:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from runner.launchers import Exit, Image, Launch, LaunchError, Way
+from runner.launchers import NO_PULL, Exit, Image, Launch, LaunchError, Pulling, Way
 
 
 class AttachServer:
@@ -39,7 +39,7 @@ class AttachServer:
 class AttachLauncher:
     """Takes servers that others started."""
 
-    def resolve(self, image: str) -> Image:
+    def resolve(self, image: str, pulling: Pulling = NO_PULL) -> Image:
         """Return `image` without a digest: nobody tells what serves there."""
         return Image(reference=image, digest="")
 

@@ -6,6 +6,7 @@ is an error. What is safe to ask twice waits out a restart of the daemon.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import struct
@@ -34,6 +35,10 @@ POLL_S: Final = 0.5
 
 class DaemonGone(Exception):  # noqa: N818 - a state of the world
     """Docker does not answer; the message says why and what to type."""
+
+
+class Late(DaemonGone):
+    """Docker did not do in time what it was asked."""
 
 
 class Refused(Exception):  # noqa: N818 - an answer
@@ -103,8 +108,7 @@ class Daemon:
 
     def create(self, launch: Launch, secrets: Mapping[str, str], network: str | None) -> str:
         """Create a container, not yet started; return its id."""
-        with _spoken():
-            api = self._api()
+        with self._patient(launch.create_s) as api:
             created = api.create_container(
                 image=launch.image,
                 command=list(launch.argv),
@@ -117,10 +121,18 @@ class Daemon:
             )
             return str(created["Id"])
 
-    def start(self, container: str) -> None:
+    def start(self, container: str, limit_s: float) -> None:
         """Start a container."""
+        with self._patient(limit_s) as api:
+            api.start(container)
+
+    def pull(self, reference: str) -> Iterator[dict[str, Any]]:
+        """Pull an image; yield Docker's progress events. An error among them is a refusal."""
         with _spoken():
-            self._api().start(container)
+            for event in self._api().pull(reference, stream=True, decode=True):
+                if "error" in event:
+                    raise Refused(500, str(event["error"]))
+                yield event
 
     def wait(self, container: str) -> int:
         """Wait until a container runs no more; return its exit code."""
@@ -155,6 +167,17 @@ class Daemon:
         """Return the containers, running or not, that bear a label."""
         with _spoken():
             return list(self._api().containers(all=True, filters={"label": [label]}))
+
+    @contextmanager
+    def _patient(self, limit_s: float) -> Iterator[docker.APIClient]:
+        """Give a client that waits so long for an answer, and no longer."""
+        with _spoken(limit_s):
+            version = self._api().api_version
+            own = docker.DockerClient.from_env(version=version, timeout=math.ceil(limit_s)).api
+            try:
+                yield own
+            finally:
+                own.close()
 
     def _api(self) -> docker.APIClient:
         if self._client is None:
@@ -205,9 +228,11 @@ def _device_requests(gpus: int | tuple[str, ...]) -> list[DeviceRequest]:
 
 
 @contextmanager
-def _spoken() -> Iterator[None]:
+def _spoken(limit_s: float = CALL_S) -> Iterator[None]:
     try:
         yield
+    except requests.ReadTimeout as error:
+        raise Late(f"Docker gave no answer within {limit_s:g} s") from error
     except APIError as error:
         raise Refused(error.status_code or 0, str(error.explanation or error)) from error
     except (

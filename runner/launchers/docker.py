@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from runner.errors import HostError
-from runner.launchers import Image, Launch, LaunchError
+from runner.launchers import NO_PULL, Image, Launch, LaunchError, Pulling
 from runner.launchers.container import Address, DockerServer
-from runner.launchers.daemon import Daemon, DaemonGone, Refused
+from runner.launchers.daemon import Daemon, DaemonGone, Late, Refused
 from runner.launchers.log import LogFile
 from runner.launchers.process import secret_values
+from runner.launchers.pull import pull
 from runner.owner import own_container, without_container
 
 CONNECT_S: Final = 1.0
@@ -54,12 +55,14 @@ class DockerLauncher:
     def __init__(self, daemon: Daemon | None = None) -> None:
         self.daemon = daemon or Daemon()
 
-    def resolve(self, image: str) -> Image:
+    def resolve(self, image: str, pulling: Pulling = NO_PULL) -> Image:
         """Return the digest that an image reference stands for on this machine.
 
         Raises:
-            HostError: it is missing, is for another processor, or Docker does not answer.
+            HostError: it cannot be had, is for another processor, or Docker does not answer.
         """
+        if pulling.when == "always" or (pulling.when == "missing" and not self._holds(image)):
+            pull(self.daemon, image, pulling)
         try:
             found = self.daemon.ask(lambda: self.daemon.image(image))
             machine = self.daemon.ask(self.daemon.architecture)
@@ -73,6 +76,16 @@ class DockerLauncher:
                 f"`docker pull --platform linux/{machine} {image}` fetches the right one"
             )
         return Image(reference=image, digest=_digest(image, found))
+
+    def _holds(self, image: str) -> bool:
+        """Whether the image is on this machine; where nobody can tell, it counts as that."""
+        try:
+            self.daemon.ask(lambda: self.daemon.image(image))
+        except Refused as refused:
+            return refused.status != 404
+        except DaemonGone as error:
+            raise HostError(str(error)) from error
+        return True
 
     def start(self, launch: Launch, log: Path) -> DockerServer:
         """Create and start a container, and follow its output into the file `log`.
@@ -93,7 +106,7 @@ class DockerLauncher:
                 container = self.daemon.create(launch, secrets, _network(inside))
             with _phase("start"):
                 out.started_now()
-                self.daemon.start(container)
+                self.daemon.start(container, launch.start_s)
                 server = DockerServer(self.daemon, container, out)
                 server.at(_address(self.daemon.inspect(container), launch.port, inside))
             undo.pop_all()
@@ -136,6 +149,8 @@ def _phase(phase: str) -> Iterator[None]:
     """Turn Docker's answers into launch errors of a phase."""
     try:
         yield
+    except Late as error:
+        raise LaunchError(phase, "stuck", f"to {phase} a container: {error}") from error
     except DaemonGone as error:
         raise LaunchError(phase, "docker_failed", str(error)) from error
     except Refused as error:

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Final
 
 from runner.errors import HostError
-from runner.launchers import Exit, Image, Launch, LaunchError, Way, trail
+from runner.launchers import NO_PULL, Exit, Image, Launch, LaunchError, Pulling, Way, trail
 from runner.launchers.kept import BEYOND_GRACE_S, Kept
 from runner.launchers.log import LogFile, follow
 
@@ -102,7 +102,7 @@ class ProcessLauncher:
     def __init__(self, trails: Path | None = None) -> None:
         self._trails = trails or trail.folder()
 
-    def resolve(self, image: str) -> Image:
+    def resolve(self, image: str, pulling: Pulling = NO_PULL) -> Image:
         """Return `image` without a digest: a local command has none."""
         return Image(reference=image, digest="")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.experiment import Cache
+from runner.experiment import Cache, Timeouts
 from runner.launchers import Launch, Mount
 from runner.plan.cells import SIMULATED_PROGRAM, Cell
 
@@ -43,6 +43,7 @@ class Circumstances:
         name: container name.
         writable: the server may write into the model cache.
         gpus: UUIDs it gets, where NVML tells them.
+        timeouts: how long Docker may take.
     """
 
     port: int
@@ -56,6 +57,7 @@ class Circumstances:
     name: str = "runner-server"
     writable: bool = False
     gpus: tuple[str, ...] = ()
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
 
 def launch_of(cell: Cell, now: Circumstances) -> Launch:
@@ -80,6 +82,8 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
         shm_bytes=cell.keys.shm_bytes,
         host_ipc=in_docker and cell.gpus > 0 and cell.keys.shm_bytes is None,
         labels=now.labels,
+        create_s=now.timeouts.create_s,
+        start_s=now.timeouts.start_s,
     )
 
 
