@@ -133,5 +133,8 @@ COUNTERS: Final = {
     "running": "requests running now",
     "waiting": "requests waiting now",
     "kv_used_ratio": "share of the KV cache in use now",
+    "draft_tokens": "tokens drafted by speculation, running total",
+    "accepted_tokens": "drafted tokens that were accepted, running total",
+    "accepted_ratio": "share of drafted tokens accepted lately",
 }
 """What `Engine.counters` may return; running totals are compared before and after a load."""

@@ -242,7 +242,7 @@ def _commit(
     facts = fact_rows(life.all_facts, desk.key.columns, at_s, clean)
     samples = guard.rows_of(life.samples, desk.key.columns)
     capacity = [{**found, **desk.key.columns} for found in life.capacities]
-    tables = {"facts": facts, "gpu": samples, "capacity": capacity}
+    tables = {"facts": facts, "gpu": samples, "capacity": capacity, "metrics": life.metrics}
     desk.commit(row, tables, bench.redactor)
     if life.held is not None:
         raise HostError(

@@ -107,7 +107,7 @@ def of_load(load: Mapping[str, Any]) -> list[Doubt]:
     Args:
         load: a row of `loads` without verdict and doubts.
     """
-    return [entry for rule in (_inflated, _unflushed) for entry in rule(load)]
+    return [entry for rule in (_inflated, _unflushed, _preempted) for entry in rule(load)]
 
 
 def _inflated(load: Mapping[str, Any]) -> Iterable[Doubt]:
@@ -132,3 +132,14 @@ def _inflated(load: Mapping[str, Any]) -> Iterable[Doubt]:
 def _unflushed(load: Mapping[str, Any]) -> Iterable[Doubt]:
     if load.get("flushed") is False:
         yield doubt("not_flushed", load["load"], "the prefix cache was not emptied before it")
+
+
+def _preempted(load: Mapping[str, Any]) -> Iterable[Doubt]:
+    """Requests that were put back are computed again: what is compared is KV memory, not speed."""
+    put_back = load.get("preemptions")
+    if put_back:
+        yield doubt(
+            "preempted",
+            load["load"],
+            f"{put_back:.0f} requests were put back for want of KV memory and computed again",
+        )

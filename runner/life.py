@@ -69,6 +69,7 @@ class Life:
         reading: what its log says, up to the moment before the planned stop.
         way: how the load reached it.
         samples: how its GPUs did under load.
+        metrics: rows of `metrics`.
         held: what still holds GPU memory after its end.
         capacities: what its searches found, as rows of `capacity` without the boot's keys.
     """
@@ -82,6 +83,7 @@ class Life:
     reading: Reading | None = None
     way: str | None = None
     samples: tuple[GpuSample, ...] = ()
+    metrics: list[dict[str, Any]] = field(default_factory=list)
     held: str | None = None
     capacities: list[dict[str, Any]] = field(default_factory=list)
 

@@ -21,7 +21,11 @@ from runner.load.drive import Driven, drive
 from runner.load.figures import Figures, figures
 from runner.load.verdict import Limits, verdict
 from runner.load.wire import interface_to, tapped
+from runner.pressure import watched
 from runner.workloads import Vocabulary
+
+_PATIENCE = pages.Caller(timeout_s=3)
+"""A page that is later than this is no reading: a load waits for the last one to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +82,14 @@ class Measured:
     Attributes:
         row: its row in `loads`, without the boot's keys.
         requests: its rows in `requests`, without the boot's keys, read as they are asked for.
+        metrics: its rows in `metrics`, without the boot's keys.
         aborted: why it was cut short, None when it ran to its end or was a probe of too high a
             level.
     """
 
     row: dict[str, Any]
     requests: Iterator[dict[str, Any]]
+    metrics: list[dict[str, Any]]
     aborted: str | None
 
 
@@ -93,7 +99,8 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
     before = pages.counters(live.engine, live.control_url)
     started_at = datetime.now(UTC)
     gauge = probe.Gauge(load)
-    driven, wire = _driven(load, draw, live, client, spool, gauge)
+    with watched(lambda: pages.counters(live.engine, live.control_url, _PATIENCE)) as metrics:
+        driven, wire = _driven(load, draw, live, client, spool, gauge)
     after = pages.counters(live.engine, live.control_url)
     found = figures(
         driven.timelines(),
@@ -138,7 +145,12 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         request_row(_told(timeline, live), driven.opened_ns, keys)
         for timeline in driven.timelines()
     )
-    return Measured(row=row, requests=requests, aborted=None if gauge.said else driven.aborted)
+    return Measured(
+        row=row,
+        requests=requests,
+        metrics=[{**keys, **reading} for reading in metrics],
+        aborted=None if gauge.said else driven.aborted,
+    )
 
 
 def _told(timeline: Timeline, live: Live) -> Timeline:

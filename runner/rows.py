@@ -270,6 +270,19 @@ GPU: Final = _columns(
     ("throttle", TEXTS, "", "reasons for a lowered clock"),
 )
 
+METRICS: Final = _columns(
+    *_LOAD,
+    ("at", INSTANT, "", "when the server's metrics page was read, once a second under load"),
+    ("running", NUMBER, "requests", "requests that run"),
+    ("waiting", NUMBER, "requests", "requests in the server's queue"),
+    ("kv_used_ratio", NUMBER, "", "share of the KV cache in use"),
+    ("accepted_ratio", NUMBER, "", "share of drafted tokens that were accepted (speculation)"),
+    ("preemptions", NUMBER, "requests", "put back for want of KV memory since the first reading"),
+    ("output_tokens", NUMBER, "tokens", "generated since the first reading"),
+    ("draft_tokens", NUMBER, "tokens", "drafted since the first reading"),
+    ("accepted_tokens", NUMBER, "tokens", "drafts accepted since the first reading"),
+)
+
 EVENTS: Final = _columns(
     ("at", INSTANT, "", "when"),
     *_BOOT,
@@ -285,6 +298,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "capacity": CAPACITY,
     "requests": REQUESTS,
     "gpu": GPU,
+    "metrics": METRICS,
     "events": EVENTS,
 }
 

@@ -62,6 +62,7 @@ class Session:
         done = measure(load, draw, self.live, client=self.client, spool=spool)
         keys = self.desk.key.columns
         row = {**done.row, **keys, "order": self.order}
+        self.life.metrics += [{**reading, **keys} for reading in done.metrics]
         self.desk.add_load(row, ({**request, **keys} for request in done.requests))
         shutil.rmtree(spool, ignore_errors=True)
         self.order += 1

@@ -51,7 +51,10 @@ TOTALS: Final = {
     "running": ("sglang:num_running_reqs",),
     "waiting": ("sglang:num_queue_reqs",),
 }
-SHARES: Final = {"kv_used_ratio": ("sglang:token_usage",)}
+SHARES: Final = {
+    "kv_used_ratio": ("sglang:token_usage",),
+    "accepted_ratio": ("sglang:spec_accept_rate",),
+}
 
 
 def _server_info(text: str) -> tuple[Fact, ...]:

@@ -55,6 +55,8 @@ TOTALS: Final = {
     "preemptions": ("vllm:num_preemptions_total",),
     "running": ("vllm:num_requests_running",),
     "waiting": ("vllm:num_requests_waiting",),
+    "draft_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
 }
 SHARES: Final = {"kv_used_ratio": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")}
 
