@@ -21,6 +21,8 @@ EVIDENCE: Final = 5
 TEXT: Final = 300
 
 _EXCEPTION: Final = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception)(?::\s|$)")
+_RAISED: Final = re.compile(r"^(?:[a-z_]\w*\.)+[A-Z]\w+: ")
+"""The last line of a traceback, whatever its exception is called."""
 _LEAD: Final = re.compile(
     r".*(?:Error|Exception|Exit|error|exception|failed|ERROR|CRITICAL)\s*[:,]\s*"
     r"(?:\[Errno -?\d+\]\s*)?(?:Warning:\s*)?"
@@ -173,7 +175,7 @@ def _oom(life: Life) -> str:
 
 def _with_errors(life: Life, grammar: Grammar, text: str, borne: set[str]) -> Life:
     tail = not borne.isdisjoint(grammar.tails)
-    named = bool(_EXCEPTION.match(text))
+    named = bool(_EXCEPTION.match(text) or (life.failing and _RAISED.match(text)))
     error = named or not borne.isdisjoint(shared.TAILS)
     if not tail and (life.ready or not error):
         return life

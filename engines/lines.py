@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 LONGEST: Final = 64 * 1024
@@ -28,6 +28,15 @@ _FOREIGN: Final = re.compile(
       | \#(?=\s\s)                                   # quoted in a comment
       | (?:vLLM|SGLang)\ STD(?:OUT|ERR):             # wrapped by another program
       | \[(?:pod|container)/[^\]]*\]                 # kubectl --prefix
+      | \[[a-z][\w.-]*\](?=\s)                       # a wrapper's own name: [server]
+      | \[(?:rank|default)\d+\]:                     # torch, torchrun --tee
+      | \[\d+,\d+\]<std(?:out|err)>:                # mpirun --tag-output
+      | \d{1,6}(?::(?=\s)|\t)                        # srun --label, grep -n, cat -n
+      | [^\t]{1,80}\t[^\t]{1,80}\t(?=\d{4}-)         # gh run view --log
+      | (?:[A-Z][a-z]{2}\s+\d{1,2}\ \d\d:\d\d:\d\d\s+)?[\w.-]+\ [\w./-]+\[\d+\]:(?=\s)  # journald
+      | -\ [\w.:]+\ -\ (?:DEBUG|INFO|WARNING|ERROR)\ -(?=\s)    # Python's logging, behind a time
+      | [\w.]+:[\w.<>]+:\d+\ -(?=\s)                 # loguru, behind a time and a level
+      | (?:DEBUG|INFO|WARNING|ERROR)\s+[\w.]+:[\w.]+:\d+(?=\s)   # pytest's live log
       | \(pid=\d+[^()]*\)
     )\s?""",
     re.VERBOSE,
@@ -50,6 +59,7 @@ PREFIX: Final = re.compile(
 _UVICORN: Final = re.compile(r"(?P<level>INFO|WARNING|ERROR|CRITICAL):\s+")
 
 _PART: Final = re.compile(r"(?:(?<=_)|(?<=\s)|^)([A-Z]+(?:_[A-Z]+)*?)_?(\d+)")
+_NAMES: Final = re.compile(r"\(([^()]*?)pid=")
 _CORE: Final = re.compile(r"EngineCore_(\d+)\b")
 _WORKER: Final = re.compile(r"rank=(\d+)")
 _GPU: Final = re.compile(r"gpu(?:_id)?=(\d+)")
@@ -65,7 +75,8 @@ class Segment:
         level: its level, empty where it bears none.
         tag: the process tag it bears, as `(Worker_TP1 pid=12)`.
         time: its time of day, comparable with others of the same engine; empty where none.
-        prefixed: it bears a prefix, so it is no continuation of the message before.
+        prefixed: it bears a prefix, so it is no continuation of the message before; a process tag
+            alone is none, for every line may bear it.
         cut: another line's prefix follows at once, so its end may be missing.
     """
 
@@ -109,7 +120,9 @@ def _json_message(text: str) -> str | None:
     page = _loaded(text)
     if not isinstance(page, dict):
         return None
-    for name in ("message", "msg", "log", "MESSAGE", "text", "line"):
+    inside = page.get("jsonPayload")
+    page = inside if isinstance(inside, dict) else page
+    for name in ("message", "msg", "log", "MESSAGE", "text", "line", "textPayload"):
         inner = page.get(name)
         if isinstance(inner, str):
             trace = page.get("exc_info")
@@ -121,7 +134,8 @@ def _tag(page: dict[str, object]) -> str:
     """Return process and level of a JSON line as they stand before a plain one."""
     process, level = page.get("vllm_process_name"), page.get("levelname")
     tag = f"({process} pid={page.get('process', 0)}) " if process else ""
-    return tag + (f"{level}: " if level in ("INFO", "WARNING", "ERROR", "CRITICAL") else "")
+    told = level in ("ERROR", "CRITICAL") or (process and level in ("INFO", "WARNING"))
+    return tag + (f"{level}: " if told else "")
 
 
 def _loaded(text: str) -> object:
@@ -145,15 +159,16 @@ def _messages(text: str) -> Iterator[Segment]:
     starts = [prefix.start() for prefix in prefixes] + [len(text)]
     if starts[0] > 0 or not prefixes:
         yield _unprefixed(text[: starts[0]], cut=bool(prefixes))
-    rank = ""
+    rank = tag = ""
     for prefix, end in zip(prefixes, starts[1:], strict=True):
-        rank = _rank(prefix) or rank
+        rank, tag = _rank(prefix) or rank, _tag_of(prefix) or tag
         message = text[prefix.end() : end]
         if end < len(text) and not message.strip():
             # two prefixes in a row belong to one message
             continue
-        yield _prefixed(prefix, message, rank, cut=end < len(text))
-        rank = ""
+        segment = _prefixed(prefix, message, rank, cut=end < len(text))
+        yield replace(segment, tag=tag or prefix["file"] or "")
+        rank = tag = ""
 
 
 def _unprefixed(text: str, *, cut: bool) -> Segment:
@@ -172,11 +187,16 @@ def _prefixed(prefix: re.Match[str], message: str, rank: str, *, cut: bool) -> S
         text=message,
         rank=rank,
         level=level,
-        tag=prefix["tags"] or prefix["tag"] or prefix["file"] or "",
         time=prefix["day"] or prefix["time"] or "",
-        prefixed=True,
+        prefixed=bool(level or prefix["time"] or prefix["bare"]),
         cut=cut and _torn(message),
     )
+
+
+def _tag_of(prefix: re.Match[str]) -> str:
+    """Return the last of a prefix's tags, which is the engine's own where there are several."""
+    text = (prefix["tags"] or prefix["tag"] or "").strip()
+    return text[text.rfind("(") :] if text else ""
 
 
 def _torn(message: str) -> bool:
@@ -193,5 +213,8 @@ def _rank(prefix: re.Match[str]) -> str:
     worker = _WORKER.search(text) or _GPU.search(text)
     if worker:
         return f"rank {worker[1]}"
-    names = text.split("pid=")[0] if "pid=" in text else text
-    return " ".join(f"{name}{index}" for name, index in _PART.findall(names.strip("( ")))
+    # of several tags the last one is the engine's own
+    for names in reversed(_NAMES.findall(text) or [text]):
+        if parts := _PART.findall(names.strip()):
+            return " ".join(f"{name}{index}" for name, index in parts)
+    return ""

@@ -19,7 +19,7 @@ ENOUGH_VOTES: Final = 40
 """Messages after which the signs of an engine are no longer looked for."""
 LONGEST_MESSAGE: Final = 64 * 1024
 TEXT: Final = 300
-ERRORS: Final = ("rror", "xception")
+ERRORS: Final = ("rror", "xception", "Failed: ")
 """Parts of a message that may name an error."""
 
 _BROKEN: Final = re.compile(r"[\d,]$")
@@ -35,6 +35,7 @@ class Open:
         rule: its kind.
         text: what of it has been read.
         rank: who printed it.
+        tag: its process tag.
         lines: further lines it has taken.
         line: number of its first line.
     """
@@ -42,6 +43,7 @@ class Open:
     rule: Rule
     text: str
     rank: str
+    tag: str = ""
     lines: int = 0
     line: int = field(default=0, compare=False)
 
@@ -89,7 +91,9 @@ class Track:
         torn = cut or segment.cut
         for rule in rules:
             text = segment.text + (SEAM if torn else "")
-            self._begin(Open(rule=rule, text=text, rank=segment.rank, line=line), torn)
+            self._begin(
+                Open(rule=rule, text=text, rank=segment.rank, tag=segment.tag, line=line), torn
+            )
         life = self.state.life
         if borne or life.half or any(word in segment.text for word in ERRORS):
             self.votes += not borne.isdisjoint(self.lexicon.own)
@@ -137,7 +141,7 @@ class Track:
         text = segment.text[:until]
         for message in self.state.open:
             longer = message
-            if not segment.prefixed and text.strip():
+            if not segment.prefixed and text.strip() and segment.tag in ("", message.tag):
                 longer = _joined(message, text)
                 if until is None and longer.lines < message.rule.lines and not _done(longer):
                     waiting.append(longer)

@@ -25,7 +25,7 @@ PROMPT: Final = (100, 101, 102)
 SAYS_SO_S: Final = 20.0
 """How long a server that generates may take until its log says that it is ready: SGLang answers
 before it has sent its own first prompt. Old or silenced logs may never say it."""
-DIES_S: Final = 5.0
+DIES_S: Final = 15.0
 """How long a server that cannot have its port is given to end by itself; SGLang lives on."""
 
 

@@ -245,7 +245,7 @@ def test_weights_without_quantization_are_as_stored_and_no_quantization() -> Non
 
 def test_what_sglang_made_of_the_weights_counts_before_what_it_was_asked() -> None:
     reading = read(
-        "[2026-01-01 00:00:00] server_args=ServerArgs(model_path='m', quantization=None, tp_size=1)",
+        "[2026-01-01 00:00:00] server_args=ServerArgs(model_path='m', quantization=None)",
         "[2026-01-01 00:00:01] Load weight end. elapsed=1.00 s, type=X, quant=fp8, fmt=e4m3, "
         "avail mem=9.00 GB, mem usage=1.00 GB.",
         engine="sglang",

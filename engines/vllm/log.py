@@ -36,7 +36,7 @@ RULES: Final = (
     Rule("LLM engine with config: ", CONFIG, needs="chunked_prefill", lines=64),
     Rule("non-default args: ", ARGUMENTS, ends="}", lines=16),
     Rule("args: Namespace(", ARGUMENTS, ends=")", lines=16),
-    Rule("data_parallel_size=", (fact("data_parallel", r"^data_parallel_size=(\d+)\s*$"),)),
+    Rule("data_parallel_size=", (fact("data_parallel", r"^\s*data_parallel_size=(\d+)\s*$"),)),
     # capacity
     one(" KV cache size: ", "engine_kv_tokens", INT + " tokens"),
     Rule(
