@@ -112,13 +112,18 @@ class Probe:
 class Flush:
     """How the prefix cache is emptied.
 
-    `done` judges status and body: True when it was emptied, False when it was not, None when the
-    answer cannot tell.
+    Attributes:
+        method: HTTP method.
+        path: where it is asked.
+        done: judges status and body: True when it was emptied, False when it was not, None when
+            the answer cannot tell.
+        sure_from: release from which a True of `done` can be believed; before it nobody can tell.
     """
 
     method: str
     path: str
     done: Callable[[int, str], bool | None]
+    sure_from: Version = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

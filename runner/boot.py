@@ -169,6 +169,7 @@ def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) 
         vocabulary=bench.build.vocabulary,
         ready_ns=ready_ns,
         absent_cached_tokens=None if cell.launcher == "attach" else 0,
+        version=cell.version,
         died=lambda: _death(server.exited()),
     )
     session = Session(

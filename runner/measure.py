@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engines import Engine
+from engines import Engine, Version
 from runner import doubts, pages, probe, rows, workloads
 from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
 from runner.experiment.levels import Load, load_ids
@@ -63,6 +63,7 @@ class Live:
         absent_cached_tokens: what an answer that says nothing of cached tokens means: 0 where the
             server was told to report them (releases leave out a 0), None where it was not.
         died: polled during the load; a sentence once the server is gone.
+        version: its release, None where nothing tells it.
     """
 
     engine: Engine
@@ -73,6 +74,7 @@ class Live:
     ready_ns: int
     died: Callable[[], str | None]
     absent_cached_tokens: int | None = None
+    version: Version | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,9 @@ class Measured:
 
 def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) -> Measured:
     """Run one load and return its rows; `spool` is a folder for the client's own files."""
-    flushed = pages.flush(live.engine, live.control_url) if load.keys.flush else None
+    flushed = None
+    if load.keys.flush:
+        flushed = pages.flush(live.engine, live.control_url, version=live.version)
     before = pages.counters(live.engine, live.control_url)
     started_at = datetime.now(UTC)
     gauge = probe.Gauge(load)

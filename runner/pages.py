@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from engines import Engine, Fact, Sample
+from engines import Engine, Fact, Sample, Version
 
 LIMIT_BYTES: Final = 8 << 20
 TIMEOUT_S: Final = 15.0
@@ -158,12 +158,22 @@ def counters(engine: Engine, base_url: str, caller: Caller | None = None) -> dic
     return engine.counters(samples) if samples else {}
 
 
-def flush(engine: Engine, base_url: str, caller: Caller | None = None) -> bool | None:
-    """Empty an engine's prefix cache; return whether that was done, None when nobody can tell."""
+def flush(
+    engine: Engine,
+    base_url: str,
+    caller: Caller | None = None,
+    version: Version | None = None,
+) -> bool | None:
+    """Empty an engine's prefix cache; return whether that was done, None when nobody can tell.
+
+    Where the release is known to say so also when it did not, nobody can tell.
+    """
     if engine.flush is None:
         return None
     page = (caller or Caller()).call(engine.flush.method, base_url + engine.flush.path)
-    return None if page.status is None else engine.flush.done(page.status, page.text)
+    done = None if page.status is None else engine.flush.done(page.status, page.text)
+    is_old = version is not None and version < engine.flush.sure_from
+    return None if done and is_old else done
 
 
 def samples_of(text: str) -> tuple[Sample, ...]:

@@ -73,6 +73,12 @@ def labels(results: Results) -> list[str]:
         said.append("SIMULATED: these figures come from the simulated engine, not from a GPU.")
     if bool(cells.rehearsal.fillna(False).any()):
         said.append("REHEARSAL: these figures show that the experiment works; they answer nothing.")
+        on_cpu = cells.gpus.eq(0) & ~cells.simulated.fillna(False).astype(bool)
+        if bool((on_cpu & cells.rehearsal.fillna(False).astype(bool)).any()):
+            said.append(
+                "On a CPU there are no fp8 kernels, no CUDA graphs and no GPU memory: what a"
+                " question turns on in them does not show here."
+            )
     if results.unreadable:
         listed = ", ".join(str(path) for path in results.unreadable)
         said.append(f"Left out, damaged or written by a newer runner: {listed}")

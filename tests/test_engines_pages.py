@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import engines
 from engines import Fact, Sample, Sampling
 from engines.facts import CATALOGUE, COUNTERS
+from runner.pages import Caller, flush
 
 
 def page(engine: str, path: str, body: object) -> dict[str, Any]:
@@ -287,3 +289,25 @@ def test_a_completion_has_an_exact_length_and_spells_its_sampling(engine: str) -
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_without_a_seed_none_is_sent(engine: str) -> None:
     assert "seed" not in engines.get(engine).completion("m", (1,), 1, Sampling())
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "status", "body", "emptied"),
+    [
+        ("sglang", (0, 4, 5), 200, "Cache flushed.", None),
+        ("sglang", (0, 4, 6), 200, "Cache flushed.", True),
+        ("sglang", (0, 4, 5), 400, "", False),
+        ("sglang", None, 200, "Cache flushed.", True),
+        ("vllm", (0, 32, 0), 200, '{"success": true}', True),
+        ("vllm", (0, 32, 0), 200, '{"success": false}', False),
+        ("vllm", (0, 25, 0), 200, "", None),
+        ("vllm", (0, 32, 0), 404, "", False),  # without dev mode
+    ],
+)
+def test_a_cache_is_called_emptied_only_where_the_answer_can_tell(
+    engine: str, version: tuple[int, ...] | None, status: int, body: str, emptied: bool | None
+) -> None:
+    answers = httpx.MockTransport(lambda request: httpx.Response(status, text=body))
+    caller = Caller(transport=answers)
+    found = flush(engines.get(engine), "http://server", caller, version)
+    assert found is emptied

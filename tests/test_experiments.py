@@ -127,3 +127,21 @@ def test_every_file_of_the_folder_is_read_without_a_complaint() -> None:
     for path in sorted(FOLDER.glob("*.toml")):
         if "experiments" not in tomllib.loads(path.read_text()):
             assert expand(read(path)).cells
+
+
+EVERY_QUESTION = sorted(
+    path.stem
+    for path in FOLDER.glob("*.toml")
+    if "experiments" not in tomllib.loads(path.read_text())
+)
+
+
+@pytest.mark.parametrize("name", EVERY_QUESTION)
+def test_every_file_opens_with_its_question_and_runs_without_a_gpu(name: str) -> None:
+    text = path_of(name).read_text()
+    raw = tomllib.loads(text)
+    assert text.startswith('question = "')
+    assert raw["question"].endswith("?")
+    plan = expand(read(path_of(name), rehearse="rehearse" in raw))
+    assert plan.cells
+    assert {cell.gpus for cell in plan.cells} == {0}
