@@ -39,6 +39,11 @@ _NCCL: Final = ("ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError"
 # what both engines took over from the same model configuration code
 _MODEL: Final = (
     Death(
+        "bad_config",
+        "must be divisible by tensor parallel size",
+        re.compile(r"[\w ]+(?:\(\d+\))? must be divisible by tensor parallel size"),
+    ),
+    Death(
         "dtype_unsupported",
         "is not supported for quantization method",
         re.compile(r"\S+ is not supported for quantization method"),

@@ -55,6 +55,31 @@ def test_an_error_nobody_knows_is_unknown_with_its_own_words() -> None:
     assert any("division by zero" in line for line in found.evidence)
 
 
+@pytest.mark.parametrize("graph", ["cuda", "prefill CUDA", "frozen-KV MTP cuda", "CPU"])
+def test_each_kind_of_graph_that_cannot_be_captured_is_told(graph: str) -> None:
+    memory = read(
+        f"Exception: Capture {graph} graph failed: CUDA out of memory. Tried to", "sglang"
+    )
+    assert memory.cause == "oom_graph_capture"
+    other = read(f"Exception: Capture {graph} graph failed: an illegal instruction", "sglang")
+    assert other.cause == "graph_capture_failed"
+
+
+def test_heads_that_the_gpus_cannot_share_are_settings_that_contradict() -> None:
+    found = read(
+        "ValueError: Total number of attention heads (28) must be divisible by tensor parallel "
+        "size (8)."
+    )
+    assert found.cause == "bad_config"
+
+
+def test_a_request_that_the_host_has_no_room_for_is_no_death() -> None:
+    at = "[2026-01-01 00:00:00]"
+    assert read(f"{at} Not enough host memory for request 7f", "sglang").outcome == "partial"
+    died = read("ValueError: Not enough host memory for V4 paged pool x. Requesting", "sglang")
+    assert died.cause == "hicache_host_memory"
+
+
 def test_a_quoted_source_line_is_no_cause() -> None:
     found = read('  raise ValueError("No available memory for the cache blocks. "', "vllm")
     assert found.outcome == "partial"

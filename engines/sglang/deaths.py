@@ -30,10 +30,19 @@ DEATHS: Final = (
         "Not enough GPU memory for hybrid (mamba/linear-attention) state cache",
     ),
     Death("gpu_memory_busy", "The memory capacity is unbalanced"),
+    # cuda, prefill CUDA, frozen-KV MTP cuda, CPU: each release has more kinds of graphs
     Death(
-        "oom_graph_capture", "Capture cuda graph failed", re.compile(r"out of memory"), bare=True
+        "oom_graph_capture",
+        " graph failed: ",
+        re.compile(r"Capture [\w -]+ graph failed: .*out of memory"),
+        bare=True,
     ),
-    Death("graph_capture_failed", "Capture cuda graph failed", weak=True),
+    Death(
+        "graph_capture_failed",
+        " graph failed: ",
+        re.compile(r"Capture [\w -]+ graph failed: "),
+        weak=True,
+    ),
     Death(
         "oom_serving",
         " out of memory. Try to lower your batch size",
@@ -42,7 +51,12 @@ DEATHS: Final = (
     ),
     Death("oom_serving", "alloc_req_slots runs out of memory"),
     Death("hicache_host_memory", "Not enough host memory available. Requesting"),
-    Death("hicache_host_memory", "Not enough host memory for "),
+    # while serving, "for request ..." says that one of them is not moved to the host
+    Death(
+        "hicache_host_memory",
+        "Not enough host memory for ",
+        re.compile(r"Not enough host memory for (?!request )"),
+    ),
     Death("hicache_host_memory", "No host memory is left for HiCache"),
     Death("port_in_use", "Port is already in use. dist_init_port="),
     Death(
