@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -190,8 +191,16 @@ class Run:
             boot = -1 if number == "prime" else int(number)
             yield Desk(self, BootKey(cell_id, boot, int(attempt.removeprefix("a"))))
 
+    def _drafts(self) -> Iterator[Path]:
+        return self.experiment.glob(f"*/run={self.run_id}/.*.draft")
+
     def recover(self, redactor: Redactor) -> list[BootKey]:
-        """Commit what a dead runner left behind as interrupted; return which boots those were."""
+        """Commit what a dead runner left behind as interrupted; return which boots those were.
+
+        Files that it was about to write are removed; whoever calls holds the lock of the results.
+        """
+        for draft in chain(self.experiment.glob("runs/.*.draft"), self._drafts()):
+            draft.unlink()
         stored = {(row["cell_id"], row["boot"], row["attempt"]) for row in self.boots()}
         found = []
         for desk in self.open_desks():

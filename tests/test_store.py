@@ -99,6 +99,20 @@ def test_a_death_at_any_step_of_a_commit_loses_nothing_and_repeats_nothing(
     assert not list(run.open_desks())
 
 
+def test_what_a_dead_runner_was_about_to_write_is_removed(run: Run) -> None:
+    desk = run.desk("cell", 0)
+    desk.commit({**begun(desk), "outcome": "done"}, {}, NO_SECRETS)
+    drafts = [
+        run.experiment / "boots" / f"run={run.run_id}" / ".001-cell-a1.parquet.draft",
+        run.experiment / "runs" / ".another.json.draft",
+    ]
+    for draft in drafts:
+        draft.write_bytes(b"PAR1 half")
+    run.recover(NO_SECRETS)
+    assert not [draft for draft in drafts if draft.exists()]
+    assert len(run.boots()) == 1
+
+
 def test_a_load_without_its_own_row_does_not_count(run: Run) -> None:
     desk = run.desk("cell", 0)
     desk.begin(begun(desk))
