@@ -129,3 +129,21 @@ def test_output_after_the_end_is_dropped_without_a_fault(tmp_path: Path) -> None
     log.take(b"late")
     log.close()
     assert (tmp_path / "log").read_bytes() == b""
+
+
+def test_a_full_disk_stops_the_file_and_not_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    log = LogFile(path)
+    log.take(b"before\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", _full)
+        log.take(b"lost for now\n")
+    log.take(b"after\n")
+    log.close()
+    assert path.read_bytes() == b"before\nlost for now\nafter\n"
+
+
+def _full(*_: object) -> int:
+    raise OSError(28, "No space left on device")

@@ -106,7 +106,7 @@ def test_a_full_disk_ends_the_run_with_its_own_code_and_room_lets_it_go_on(
     tmp_path: Path, small_disk: Path
 ) -> None:
     filler = small_disk / "filler"
-    filler.write_bytes(b"x" * (820 << 10))
+    filler.write_bytes(b"x" * (930 << 10))
     full = run(tmp_path, small_disk)
     assert full.exit_code == 3, full.output
     assert "the disk is full" in full.output

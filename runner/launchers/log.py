@@ -9,6 +9,7 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,18 +77,26 @@ class LogFile:
             if self._file.closed:
                 return
             self._write(self._mask.rest(), self._clock() - self._start_s)
-            if self._tail.dropped_bytes:
-                note = f"\n[runner: {self._tail.dropped_bytes} bytes left out here]\n"
-                _write_all(self._file.fileno(), note.encode())
-            _write_all(self._file.fileno(), self._tail.kept())
+            with suppress(OSError):
+                self._write_tail()
             self._file.close()
+
+    def _write_tail(self) -> None:
+        if self._tail.dropped_bytes:
+            note = f"\n[runner: {self._tail.dropped_bytes} bytes left out here]\n"
+            _write_all(self._file.fileno(), note.encode())
+        _write_all(self._file.fileno(), self._tail.kept())
 
     def _write(self, data: bytes, at_s: float) -> None:
         head = data[: max(0, self._limit_bytes - self._written_bytes)]
         if head:
             self._times.mark(head, at_s)
             self._written_bytes += len(head)
-            _write_all(self._file.fileno(), head)
+            try:
+                _write_all(self._file.fileno(), head)
+            except OSError:  # a full disk ends the run elsewhere; the server must not wait for it
+                self._limit_bytes = 0
+                self._tail.push(head)
         if len(head) < len(data):
             self._tail.push(data[len(head) :])
 
