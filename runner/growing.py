@@ -20,7 +20,8 @@ class GrowingLog:
 
     def __init__(self, path: Path, engine: str) -> None:
         self._path = path
-        self._read_bytes = 0
+        self.read_bytes = 0
+        """How much of it has been read: a server that goes on says more."""
         try:
             self._reader: Reader | None = Reader(engine)
         except KeyError:
@@ -30,7 +31,7 @@ class GrowingLog:
     def speaks(self) -> bool:
         """Whether it has said anything that can be understood or waited for."""
         self._read_on()
-        return self._reader is not None and self._read_bytes > 0
+        return self._reader is not None and self.read_bytes > 0
 
     @property
     def ready(self) -> bool:
@@ -48,7 +49,7 @@ class GrowingLog:
         if self._reader is None or not self._path.exists():
             return
         with self._path.open("rb") as file:
-            file.seek(self._read_bytes)
+            file.seek(self.read_bytes)
             while block := file.read(_BLOCK_BYTES):
                 self._reader.feed(block)
-                self._read_bytes += len(block)
+                self.read_bytes += len(block)

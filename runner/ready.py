@@ -26,7 +26,8 @@ SAYS_SO_S: Final = 20.0
 """How long a server that generates may take until its log says that it is ready: SGLang answers
 before it has sent its own first prompt. Old or silenced logs may never say it."""
 DIES_S: Final = 15.0
-"""How long a server that cannot have its port is given to end by itself; SGLang lives on."""
+"""How long a server that cannot have its port, and says no more, is given to end by itself: SGLang
+lives on. One that goes on saying something found another port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ class _Wait:
     transport: httpx.AsyncBaseTransport | None
     listed_s: float | None = None
     token_s: float | None = None
-    taken_s: float | None = None
+    taken: tuple[float, int] | None = None
     seen: str = "nothing was asked yet"
 
     @property
@@ -132,9 +133,9 @@ class _Wait:
         """End the wait for a server that cannot have its port, and lives on."""
         if self.log is None or self.log.cause != "port_in_use":
             return None
-        if self.taken_s is None:
-            self.taken_s = self.clock()
-        if self.clock() - self.taken_s < DIES_S:
+        if self.taken is None or self.taken[1] != self.log.read_bytes:
+            self.taken = (self.clock(), self.log.read_bytes)
+        if self.clock() - self.taken[0] < DIES_S:
             return None
         return self._ended("port_in_use", "its log says that its port is taken, and it lives on")
 

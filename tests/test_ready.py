@@ -274,6 +274,14 @@ def test_a_taken_port_ends_the_wait_for_a_server_that_lives_on(tmp_path: Path) -
     assert toy.now_s == pytest.approx(67, abs=0.5)
 
 
+def test_a_server_that_goes_on_behind_a_taken_port_is_waited_for(tmp_path: Path) -> None:
+    line = "[2026-12-01 10:00:00] Load weight begin"
+    loads = dict.fromkeys((10.0, 20.0, 30.0, 40.0, 50.0), line)
+    script = [REFUSED] * 300 + [MODELS]
+    toy = talking(tmp_path / "log", {2: TAKEN, **loads, 61: ROLLS}, models=script)
+    assert toy.wait(timeout_s=600).cause is None
+
+
 def test_a_stranger_on_the_taken_port_is_not_taken_for_the_server(tmp_path: Path) -> None:
     toy = talking(tmp_path / "log", {0: TAKEN}, tokens=[httpx.Response(503)])
     toy.sleep(0)
