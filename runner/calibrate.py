@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from engines.sim import calibrate as reports
+from engines.sim import scenarios
 from engines.sim.figures import Figure, Figures
 from engines.sim.predict import profile_of
 from engines.sim.profile import Profile
@@ -123,7 +124,7 @@ def calibrated(found: Results, figures: Figures, start: Profile) -> Profile:
         else own
         for name, own in start.engines.items()
     }
-    profile = fitted(figures, dataclasses.replace(start, engines=engines))
+    profile = fitted(figures, _scaled(figures, dataclasses.replace(start, engines=engines)))
     levels = sorted({figure.concurrency or 0 for figure in figures.figures if figure.fit})
     run, host = (str(boots[name].iloc[0]) for name in ("run", "host"))
     return dataclasses.replace(
@@ -132,6 +133,19 @@ def calibrated(found: Results, figures: Figures, start: Profile) -> Profile:
         source=f"fitted to throughput at concurrency {levels} of run {run}",
         errors=dict(reports.errors_of(figures, profile)),
     )
+
+
+def _scaled(figures: Figures, start: Profile) -> Profile:
+    """Return a profile whose engines are as fast as measured at one level: a fit begins near."""
+    engines = dict(start.engines)
+    for engine in figures.setup:
+        first = next(one for one in figures.figures if one.fit and one.engine == engine)
+        [simulated] = scenarios.predict(figures, first, start)
+        slower = simulated / first.values[0]
+        own = engines[engine]
+        changes = {name: getattr(own, name) * slower for name in (*_SEARCHED, "request_s")}
+        engines[engine] = dataclasses.replace(own, **changes)
+    return dataclasses.replace(start, engines=engines)
 
 
 @click.command("calibrate")
