@@ -146,6 +146,14 @@ CATALOGUE: Final = _catalogue(
         "host",
         "The host's memory ended: free some, raise the container's limit, or use a smaller model.",
     ),
+    (
+        "no_compiler",
+        "engine",
+        (
+            "The image has no C compiler, which Triton needs to build its launchers: install gcc "
+            "in it or set CC, or start without compilation (graphs = false)."
+        ),
+    ),
     ("shm_too_small", "host", "Give the container a larger --shm-size, or --ipc=host."),
     ("disk_full", "host", "Free disk space where caches, models and logs lie."),
     # what was asked

@@ -86,6 +86,7 @@ DEATHS: Final = (
     Death("port_in_use", "address already in use"),
     Death("port_in_use", "The server socket has failed to listen"),
     Death("port_in_use", "error while attempting to bind on address", bare=True),
+    Death("no_compiler", "Failed to find C compiler"),
     Death("shm_too_small", "Insufficient space in /dev/shm"),
     Death("shm_too_small", "No space left on device", re.compile(r"/dev/sh[m]")),
     Death("disk_full", "No space left on device"),

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from engines.reading import Reader, Reading
+from engines.sim.predict import Boot
 
 FLAGS = {
     "vllm": "--model tiny --max-model-len 4096 --max-num-seqs 64 --enable-prompt-tokens-details",
@@ -270,6 +271,25 @@ def test_a_crash_on_order_is_told_in_words_that_readers_know(
     assert server.process.wait(timeout=30) == 1
     assert server.reading.outcome == "failed"
     assert server.reading.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("engine", "phase", "cause"),
+    [
+        ("vllm", "compile", "no_compiler"),
+        ("vllm", "graphs", "oom_load"),
+        ("sglang", "compile", "oom_load"),
+        ("sglang", "graphs", "oom_graph_capture"),
+    ],
+)
+def test_a_start_that_ends_while_it_compiles_is_told_too(
+    engine: str, phase: str, cause: str
+) -> None:
+    flag = {"vllm": "--model", "sglang": "--model-path"}[engine]
+    boot = Boot([engine, flag, "tiny", "--simulate", json.dumps({"crash_at": phase})])
+    reader = Reader(engine)
+    reader.feed("\n".join([*boot.log, ""]).encode())
+    assert reader.close().cause == cause
 
 
 @both
