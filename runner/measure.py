@@ -250,6 +250,6 @@ def _client_doubts(
     load: Load, driven: Driven, found: Figures, limits: Limits
 ) -> Iterator[doubts.Doubt]:
     chats = workloads.get(load.workload).chats(load.spec)
-    own = replace(limits, silent_ends=chats)
+    own = replace(limits, silent_ends=found.ok + load.warmup_requests if chats else 0)
     for reason in verdict(found, driven.proof, own, driven.aborted).reasons:
         yield doubts.of_reason(reason.name, reason.severity, load.load, reason.sentence)

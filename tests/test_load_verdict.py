@@ -139,7 +139,7 @@ def test_a_load_without_chunks_has_no_remaining_error() -> None:
 
 
 def test_the_end_token_of_a_chat_that_no_chunk_carries_is_no_miscount() -> None:
-    chats = Limits(silent_ends=True)
+    chats = Limits(silent_ends=FIGURES.ok)
     for by_chunks, found in ((PROOF.tokens_by_usage - FIGURES.ok, []), (1, ["miscount"])):
         proof = replace(PROOF, tokens_by_chunks=by_chunks)
         assert [reason.name for reason in verdict(FIGURES, proof, chats).reasons] == found

@@ -25,8 +25,8 @@ class Limits:
         send_lag_ratio: largest send lag (99 %), as a share of the median TTFT.
         unstamped_ratio: largest share of reads without a kernel stamp.
         miscount_ratio: largest difference between tokens by chunks and by usage.
-        silent_ends: answers that end by themselves end with a token that no chunk carries and
-            usage may count: one of each is no miscount.
+        silent_ends: how many answers may end by themselves, with a token that usage may count and
+            no chunk carries: so many are no miscount.
     """
 
     failed_ratio: float = 0.01
@@ -36,7 +36,7 @@ class Limits:
     send_lag_ratio: float = 0.1
     unstamped_ratio: float = 0.01
     miscount_ratio: float = 0.01
-    silent_ends: bool = False
+    silent_ends: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def verdict(
     """Judge one load."""
     limits = limits or Limits()
     found = [*_outcome(figures, limits, aborted), *_sends(figures, proof, limits)]
-    found += [*_times(figures, proof, limits), *_counts(figures, proof, limits), *_path(proof)]
+    found += [*_times(figures, proof, limits), *_counts(proof, limits), *_path(proof)]
     severities = {reason.severity for reason in found}
     word: Word = "doubtful" if "suspect" in severities else "ok"
     return Verdict(word="void" if "void" in severities else word, reasons=tuple(found))
@@ -137,9 +137,9 @@ def _times(figures: Figures, proof: Proof, limits: Limits) -> Iterator[Reason]:
         yield _suspect("unstamped", f"{unstamped:.1%} of the reads have no kernel stamp.")
 
 
-def _counts(figures: Figures, proof: Proof, limits: Limits) -> Iterator[Reason]:
+def _counts(proof: Proof, limits: Limits) -> Iterator[Reason]:
     by_chunks, by_usage = proof.tokens_by_chunks, proof.tokens_by_usage
-    is_end = limits.silent_ends and 0 <= by_usage - by_chunks <= figures.ok
+    is_end = 0 <= by_usage - by_chunks <= limits.silent_ends
     if not is_end and abs(by_chunks - by_usage) > limits.miscount_ratio * by_usage:
         yield _suspect(
             "miscount",
