@@ -13,14 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from runner.alignment import aligned, shown
-from runner.side import BUILD, Side
+from runner.changed import blocking, changes, load_changes
+from runner.side import Side
 from runner.stats.interval import Interval, LogMean, interval, unequal_tails, unpaired
 from runner.stats.nights import Night, between_nights
 from runner.stats.refusal import Refusal
 from runner.stats.verdict import Comparison, Rules, Verdict, verdicts
 from runner.tables import Shown
-from runner.tables.comparison import centre_of
+from runner.tables.over_boots import two_groups
+from runner.tables.ratio import centre_of
 from runner.tables.samples import Sample
 
 History = Mapping[tuple[str, str], Sequence[float]]
@@ -35,20 +36,29 @@ class Pair:
         experiment: what they answer; empty where there is only one.
         now: the later run; ratios are its figures over the other's.
         then: the earlier one.
+        night: name of the earlier night; empty outside of nights.
         history: night means of the nights before `now`.
     """
 
     experiment: str = ""
     now: Side
     then: Side
+    night: str = ""
     history: History = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One load of one cell in two runs, the ratio that is shown, and what may be said of it."""
+    """One load of one cell in two runs, the ratio that is shown, and what may be said of it.
 
-    experiment: str
+    Attributes:
+        pair: the two runs.
+        then, now: its figures in both.
+        verdict: what may be said.
+        ratio: what was judged; where nothing was, the plain ratio, which is shown all the same.
+    """
+
+    pair: Pair
     then: Sample
     now: Sample
     verdict: Verdict
@@ -90,7 +100,7 @@ def between(pairs: Sequence[Pair], rules: Rules, *, metric: str) -> Between:
     own = replace(rules, m=max(len(both), 1))
     judged = [
         Judged(
-            experiment=pair.experiment,
+            pair=pair,
             then=pair.then.samples[key],
             now=pair.now.samples[key],
             verdict=verdict,
@@ -134,16 +144,17 @@ def _common(pair: Pair) -> list[tuple[str, str]]:
 def _row(one: Judged, names: tuple[str, str]) -> dict[str, Any]:
     least = min(len(one.then.by_block), len(one.now.by_block))
     return {
-        "cell": ": ".join(word for word in (one.experiment, one.now.label) if word),
+        "cell": ": ".join(word for word in (one.pair.experiment, one.now.label) if word),
         "load": one.now.load,
         names[0]: one.then.figures,
         names[1]: one.now.figures,
         f"ratio [{100 * one.verdict.level:.3g} %]": centre_of(one.ratio, least),
-        "verdict": _told(one.verdict),
+        "verdict": told(one.verdict),
     }
 
 
-def _told(verdict: Verdict) -> str:
+def told(verdict: Verdict) -> str:
+    """Return a verdict in words; what is missing where there is not enough data."""
     if verdict.word == "equal":
         return f"equal within {100 * (verdict.margin or 0):g} %"
     if verdict.word != "not enough data":
@@ -159,7 +170,18 @@ def _more(needed: tuple[int, int] | None) -> Iterator[str]:
 
 def _comparison(key: tuple[str, str], pair: Pair, metric: str) -> Comparison:
     name = f"{pair.now.samples[key].label} {key[1]}"
-    return Comparison(name=name, mean=_mean(key, pair, metric))
+    mean = _mean(key, pair, metric)
+    groups = _groups(key, pair) if isinstance(mean, LogMean) else ""
+    return Comparison(name=name, mean=mean, doubt=groups)
+
+
+def _groups(key: tuple[str, str], pair: Pair) -> str:
+    """Return the words of two groups of boots that no fact explains, of either run."""
+    for side, which in ((pair.now, "later"), (pair.then, "earlier")):
+        said = two_groups(list(side.samples[key].by_block.values()))
+        if said:
+            return f"the {which} run shows {said}"
+    return ""
 
 
 def _mean(key: tuple[str, str], pair: Pair, metric: str) -> LogMean | Refusal:
@@ -170,24 +192,31 @@ def _mean(key: tuple[str, str], pair: Pair, metric: str) -> LogMean | Refusal:
     for side, which in ((now, "later"), (then, "earlier")):
         if side.kinds[key[0]].several:
             return _refused(f"the boots of the {which} run are of several kinds")
-    blocking = [
-        one.rule.name
-        for one in aligned(now.observed[key[0]], then.observed[key[0]])
-        if one.judged == "differs" and one.rule.blocks
-    ]
-    if blocking:
-        return _refused(f"not comparable, for these changed: {', '.join(blocking)}")
+    changed = [*blocking(now, then, key[0]), *load_changes(now, then, key[1])]
+    if changed:
+        return _refused(f"not comparable, for these changed: {', '.join(changed)}")
     if metric.endswith("_p99_s"):
         tails = unequal_tails(mine.requests, other.requests)
         if tails is not None:
             return tails
-    same = now.reference is not None and now.reference == then.reference
-    return between_nights(
+    moved = pinned_changes(pair)
+    same = now.reference is not None and now.reference == then.reference and not moved
+    found = between_nights(
         _night(key, now) if same else None,
         _night(key, then) if same else None,
         list(mine.by_block.values()),
         pair.history.get(key, ()),
     )
+    if isinstance(found, Refusal) and moved:
+        return _refused(f"the pinned cell itself changed: {', '.join(moved)}")
+    return found
+
+
+def pinned_changes(pair: Pair) -> list[str]:
+    """Return what changed of the pinned cell itself; a driver is the machine's, not the cell's."""
+    name = pair.now.reference
+    parts = changes(pair.now, pair.then).get(name, []) if name else []
+    return [part for part in parts if not part.startswith("driver ")]
 
 
 def _night(key: tuple[str, str], side: Side) -> Night | None:
@@ -213,25 +242,15 @@ def _ratio(
 
 
 def _changes(pair: Pair) -> Iterator[str]:
-    """Yield what changed of each cell: its build, and what its servers were observed to be."""
-    now, then = pair.now, pair.then
-    for name, mine in now.observed.items():
-        if name not in then.observed:
-            continue
-        built, before = now.build[name], then.build[name]
-        parts = [
-            f"{part} ({before[part]} became {built[part]})"
-            for part in BUILD
-            if built[part] != before[part]
-        ]
-        parts += [
-            f"{one.rule.name} ({shown(one.theirs) or 'unknown'} became {shown(one.ours)})"
-            for one in aligned(mine, then.observed[name])
-            if one.judged == "differs" and set(one.ours) != set(one.theirs)
-        ]
+    """Yield what changed of each cell, and of each load."""
+    for name, parts in changes(pair.now, pair.then).items():
+        who = ": ".join(word for word in (pair.experiment, pair.now.observed[name].cell) if word)
+        yield f"{who} changed: {', '.join(parts)}."
+    for load in pair.now.asked:
+        parts = load_changes(pair.now, pair.then, load)
         if parts:
-            who = ": ".join(word for word in (pair.experiment, mine.cell) if word)
-            yield f"{who} changed: {', '.join(parts)}."
+            who = ": ".join(word for word in (pair.experiment, load) if word)
+            yield f"{who} asks otherwise: {', '.join(parts)}."
 
 
 def _missing(pair: Pair) -> Iterator[str]:

@@ -1,28 +1,29 @@
-"""The page of one night: what ran, what changed since earlier nights, and all tables."""
+"""The page of one night: what to believe, what moved, what ran, and all tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
-from runner.between import Between, Judged, Pair, between, table
 from runner.errors import DONE, FAILED, HostError, NotEnoughData
 from runner.experiment.night import NightKeys
 from runner.frames import Results, results
-from runner.night_history import earlier, since
 from runner.night_share import Share
+from runner.night_verdicts import Compared, compared, figure_rows, verdict_rows
 from runner.plan.text import spelled_time
 from runner.report import labels, report
-from runner.side import side_of
-from runner.stats.changes import Change
-from runner.stats.interval import Interval
-from runner.stats.verdict import Rules
 from runner.tables.columns import wanted
 from runner.tables.grid import grid
+
+_SHOWN: Final = 5
+_FIGURES: Final = (
+    "yes: five boots or more agree in kind, and no doubt weakens them. Each is one machine's figure"
+    " of tonight; whether it moved is said above, and why it may be doubted with each table below."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Page:
     Attributes:
         name: of the night.
         headline: the night in one sentence.
-        head: the first part: what ran, and how it differs from earlier nights.
+        head: the first part: what to believe, what moved, what ran.
         exit_code: what the command ends with.
         tonight: results of tonight's runs.
     """
@@ -49,27 +50,6 @@ class Page:
         return "\n".join([self.head, *_tables(self.tonight)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
-    """Tonight against earlier nights.
-
-    Attributes:
-        found: against the last night.
-        night: its name.
-        changes: who, since when, and whether it is for the worse.
-    """
-
-    found: Between
-    night: str
-    changes: Sequence[tuple[str, Change, bool]]
-
-    @property
-    def worse(self) -> list[str]:
-        """Return what is worse than it was, in words."""
-        now = [_told(one) for one in self.found.judged if one.verdict.word == "worse"]
-        return now + [f"{who} {change}" for who, change, is_worse in self.changes if is_worse]
-
-
 def page_of(shares: Sequence[Share], keys: NightKeys, folder: Path, name: str) -> Page:
     """Return the page of a night.
 
@@ -81,53 +61,75 @@ def page_of(shares: Sequence[Share], keys: NightKeys, folder: Path, name: str) -
     """
     runs = [share.summary for share in shares if share.summary is not None]
     tonight = [results(run.folder, runs=[run.run_id], wanted=wanted) for run in runs]
-    compared = _compared(tonight, keys, folder)
-    headline = _headline(shares, compared)
+    found = compared(tonight, keys, folder)
+    headline = _headline(shares, found)
     said = list(dict.fromkeys(line for one in tonight for line in labels(one)))
-    head = [f"# Night {name}", "", headline, "", *said, "", "## What ran", "", _ran(shares)]
-    head += ["", *_not_reached(shares), "## Against earlier nights", "", *_between(compared, keys)]
+    head = [f"# Night {name}", "", f"**{headline}**", "", *(f"{line}\n" for line in said)]
+    head += ["## Against earlier nights", "", *_between(found, keys)]
+    head += [*_figures(found, keys), "## What ran", "", _ran(shares), "", *_not_reached(shares)]
     return Page(
         name=name,
         headline=headline,
         head="\n".join(head) + "\n",
-        exit_code=_exit_code(shares, compared),
+        exit_code=_exit_code(shares, found),
         tonight=tonight,
     )
 
 
-def _compared(tonight: Sequence[Results], keys: NightKeys, folder: Path) -> _Compared:
-    pairs, changes, night = [], [], ""
-    higher = keys.metric.endswith("_per_s")
-    for now in tonight:
-        experiment, [run] = now.folders[0].name, now.runs or ()
-        before = earlier(folder, experiment, run, keys.metric)
-        side = side_of(now, keys.metric)
-        if before.last is not None:
-            then = side_of(before.last, keys.metric)
-            pairs.append(Pair(experiment=experiment, now=side, then=then, history=before.means))
-            night = max(night, before.night)
-        for (cell, load), change in since(before.series, keys.margin_ratio).items():
-            if isinstance(change, Change):
-                who = f"{experiment}: {side.samples[(cell, load)].label} {load}"
-                changes.append((who, change, (change.ratio > 1) != higher))
-    rules = Rules(margin=keys.margin_ratio, higher_is_better=higher)
-    found = between(pairs, rules, metric=keys.metric)
-    return _Compared(found=found, night=night, changes=changes)
-
-
-def _headline(shares: Sequence[Share], compared: _Compared) -> str:
-    if compared.worse:
-        return f"REGRESSION: {'; '.join(compared.worse)}."
-    words = [one.verdict.word for one in compared.found.judged]
+def _headline(shares: Sequence[Share], found: Compared) -> str:
+    words = [one.verdict.word for one in found.found.judged]
     judged = [word for word in words if word != "not enough data"]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-    verdict = f"No regression among {len(judged)} verdicts" if judged else "No verdict"
-    against = counts or "nothing to hold this night against yet"
+    if found.worse:
+        verdict = f"REGRESSION: {_few(found.worse)}"
+    elif judged:
+        verdict = f"No regression among {len(judged)} verdicts: {counts}"
+    else:
+        verdict = f"No verdict: {counts or 'nothing to hold this night against yet'}"
     left = sum(len(share.not_reached) for share in shares)
     missing = f"; {left} blocks not reached, which is no regression" if left else ""
     refused = [share.plan.experiment.name for share in shares if share.refused]
     out = f"; left out: {', '.join(refused)}" if refused else ""
-    return f"{verdict}: {against}{missing}{out}."
+    return f"{verdict}{missing}{out}{_trouble(shares)}."
+
+
+def _trouble(shares: Sequence[Share]) -> str:
+    """Return how many boots failed and loads are void, which the exit code tells of too."""
+    runs = [share.summary for share in shares if share.summary is not None]
+    failed, void = sum(run.unexpected for run in runs), sum(run.void_loads for run in runs)
+    counts = [f"{failed} boots failed"] * bool(failed) + [f"{void} loads void"] * bool(void)
+    return f"; {' and '.join(counts)}, see below" if counts else ""
+
+
+def _few(said: Sequence[str]) -> str:
+    more = [f"and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
+    return "; ".join([*said[:_SHOWN], *more])
+
+
+def _between(found: Compared, keys: NightKeys) -> Iterator[str]:
+    if not found.found.judged:
+        yield "No earlier night has these cells: there is nothing to hold this one against.\n"
+        return
+    margin = 100 * keys.margin_ratio
+    yield from (f"- {said}." for said in found.worse[_SHOWN:])
+    yield from (f"- {said}." for said, better in found.since if better)
+    yield from (f"- {said}" for said in (*found.found.changes, *found.found.missing))
+    yield from (f"- {said}" for said in found.pinned)
+    yield ""
+    yield grid(verdict_rows(found), "github")
+    yield (
+        f"\n{keys.metric}: ratio of geometric means, tonight over the other night; Holm over m ="
+        f" {found.found.rules.m}, equal within {margin:g} %. Boots of two nights are never pooled:"
+        " a verdict needs the pinned cell and five boots in both nights, or ten earlier nights. A"
+        " change since some night needs twenty, and two nights running that show it.\n"
+    )
+
+
+def _figures(found: Compared, keys: NightKeys) -> Iterator[str]:
+    rows = figure_rows(found)
+    if len(rows):
+        yield from (f"## Tonight's figures: {keys.metric}", "", grid(rows, "github"), "")
+        yield f"{_FIGURES}\n"
 
 
 def _ran(shares: Sequence[Share]) -> str:
@@ -143,7 +145,7 @@ def _share(share: Share) -> dict[str, Any]:
         "started now": share.started,
         "failed": run.unexpected if run else 0,
         "void loads": run.void_loads if run else 0,
-        "left out because": share.refused,
+        "left out because": share.refused or None,
     }
 
 
@@ -160,20 +162,6 @@ def _not_reached(shares: Sequence[Share]) -> Iterator[str]:
         yield ""
 
 
-def _between(compared: _Compared, keys: NightKeys) -> Iterator[str]:
-    shown = table(compared.found, (f"night {compared.night}", "tonight"), keys.metric)
-    if shown is None:
-        yield "No earlier night has these cells: there is nothing to hold this one against.\n"
-        return
-    for line in shown.above:
-        yield f"{line}\n"
-    yield grid(shown.frame, "github")
-    yield ""
-    for who, change, _ in compared.changes:
-        yield f"- {who}: {change} ({change.method}, p = {change.p:.1g})"
-    yield ""
-
-
 def _tables(tonight: Sequence[Results]) -> Iterator[str]:
     for one in tonight:
         yield f"# {one.folders[0].name}\n"
@@ -181,23 +169,13 @@ def _tables(tonight: Sequence[Results]) -> Iterator[str]:
         yield report(one, names=["article"], form="markdown")
 
 
-def _told(one: Judged) -> str:
-    ratio = one.ratio
-    limits = (
-        f" is {ratio.centre:.3f} [{ratio.low:.3f} - {ratio.high:.3f}] of what it was"
-        if isinstance(ratio, Interval)
-        else ""
-    )
-    return f"{one.experiment}: {one.now.label} {one.now.load}{limits}"
-
-
-def _exit_code(shares: Sequence[Share], compared: _Compared) -> int:
+def _exit_code(shares: Sequence[Share], found: Compared) -> int:
     runs = [share.summary for share in shares if share.summary is not None]
-    if compared.worse or any(run.exit_code for run in runs):
+    if found.worse or any(run.exit_code for run in runs):
         return FAILED
     if any(share.refused for share in shares):
         return HostError.exit_code
-    unsure = not compared.found.judged or "not enough data" in compared.found.words
+    unsure = not found.found.judged or "not enough data" in found.found.words
     if unsure or any(share.not_reached for share in shares):
         return NotEnoughData.exit_code
     return DONE

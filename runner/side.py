@@ -12,9 +12,10 @@ from runner.alignment import Observed
 from runner.experiment.night import REFERENCE
 from runner.frames import Results
 from runner.tables.alignment import observed
+from runner.tables.declared import declared
 from runner.tables.kinds import KEY, Kinds, kinds_of
 from runner.tables.over_boots import complete, records
-from runner.tables.runs import cells_of
+from runner.tables.runs import cells_of, runs_of
 from runner.tables.samples import Sample, samples
 
 BUILD: Final = {
@@ -36,6 +37,8 @@ class Side:
         kinds: kinds of boots of each cell.
         observed: what each cell was seen to be.
         build: parts of what each cell became, by name.
+        asked: what decides the work of each load; a load that the run's file no longer tells is
+            not there.
         reference: its pinned cell; None without one.
     """
 
@@ -43,6 +46,7 @@ class Side:
     kinds: Mapping[str, Kinds]
     observed: Mapping[str, Observed]
     build: Mapping[str, Mapping[str, str]]
+    asked: Mapping[str, Mapping[str, Any]]
     reference: str | None
 
 
@@ -59,8 +63,15 @@ def side_of(results: Results, metric: str, *, by: By = "cell_id") -> Side:
         kinds={name[key]: one for key, one in kinds.items()},
         observed={name[key]: one for key, one in observed(results).items()},
         build={name[key]: _built(own) for key, own in groups},
+        asked=asked(results),
         reference=pinned[0] if pinned else None,
     )
+
+
+def asked(results: Results) -> dict[str, Mapping[str, Any]]:
+    """Return what decides the work of each load of one run, by its file as it was."""
+    [(experiment, run)] = runs_of(results) or [("", "")]
+    return {load: plan.asked for load, plan in declared(results, experiment, run).plans.items()}
 
 
 def _built(boots: pd.DataFrame) -> dict[str, str]:

@@ -264,7 +264,7 @@ def test_a_change_is_told_since_about_which_night(tmp_path: Path, box: Box) -> N
     slow = {f"n{number:02}": 0.9 for number in range(15, 24)}
     box.speed = noisy(0.004, 0.002, slow=slow)
     pages = [a_night(file, f"n{number:02}") for number in range(24)]
-    assert "since about night 16" in pages[-1].head
+    assert "since about night n15" in pages[-1].head
     assert pages[-1].exit_code == 1
 
 
@@ -275,6 +275,79 @@ def test_a_changed_chunk_is_named_beside_the_number_that_moved(tmp_path: Path, b
     page = a_night(file, "n2")
     assert "chunk (2048 of prefill and decodes became 8192 of prefill and decodes)" in page.head
     assert "image (unknown became sha256:beef)" in page.head
+
+
+def test_a_change_is_named_beside_what_was_configured_otherwise_that_night(
+    tmp_path: Path, box: Box
+) -> None:
+    file = written(tmp_path, "one", boots=1, pinned=False)
+    box.speed = noisy(0.004, 0.002, slow={f"n{number:02}": 0.9 for number in range(20, 23)})
+    pages = []
+    for number in range(23):
+        box.columns = {"chunk_tokens": 512} if number >= 20 else {}
+        pages.append(a_night(file, f"n{number:02}"))
+    told = "since about night n20, when this changed: chunk (2048 of prefill and decodes became 512"
+    assert told in pages[-1].headline
+
+
+def test_a_load_that_asks_otherwise_is_not_held_against_the_old_one(
+    tmp_path: Path, box: Box
+) -> None:
+    file = written(tmp_path, "one")
+    a_night(file, "n1")
+    text = (tmp_path / "one.toml").read_text().replace("output_tokens = 128", "output_tokens = 96")
+    (tmp_path / "one.toml").write_text(text)
+    box.speed = noisy(0.0, 0.01, slow={"n2": 0.5})
+    page = a_night(file, "n2")
+    assert "one: random@c64 asks otherwise: output_tokens (128 became 96)" in page.head
+    assert "not comparable, for these changed: output_tokens (128 became 96)" in page.head
+    assert page.exit_code == 4
+
+
+def test_a_pinned_cell_that_changed_itself_pins_nothing(tmp_path: Path, box: Box) -> None:
+    file = written(tmp_path, "one")
+    a_night(file, "n1")
+    box.columns = {"image_digest": "sha256:beef"}
+    box.speed = noisy(0.0, 0.01, slow={"n2": 0.8})
+    page = a_night(file, "n2")
+    assert page.exit_code == 4
+    assert "the pinned cell itself changed: image (unknown became sha256:beef)" in page.head
+
+
+def test_a_night_that_was_cut_is_passed_over_for_one_with_enough_boots(
+    tmp_path: Path, box: Box
+) -> None:
+    file = written(tmp_path, "one")
+    box.speed = noisy(0.0, 0.01, slow={"n3": 0.8})
+    a_night(file, "n1")
+    moment = datetime(2026, 12, 1, 22, tzinfo=UTC)
+    times = iter([moment, *[moment + timedelta(hours=9)] * 4])
+    a_night(file, "n2", deadline=moment + timedelta(hours=8), now=lambda: next(times))
+    page = a_night(file, "n3")
+    assert "REGRESSION" in page.headline
+    assert "| night n1" in page.head
+
+
+def test_each_figure_says_whether_to_believe_it(tmp_path: Path, box: Box) -> None:
+    file = written(tmp_path, "one")
+    box.speed = noisy(0.01, 0.002)
+    a_night(file, "n1")
+    boot_doubt = {"name": "gpu_throttled", "severity": "suspect", "subject": "GPU"}
+    box.columns = {"doubts": [boot_doubt | {"sentence": "hot", "advice": ""}]}
+    head = a_night(file, "n2").head
+    assert "yes: 5 boots each, against the pinned cell; with care: gpu_throttled" in head
+    assert "simulated: of a mechanism, not of a GPU" in head
+    assert "the pinned cell stands at" in head
+
+
+def test_one_boot_is_no_figure_to_believe(tmp_path: Path, box: Box) -> None:
+    head = a_night(written(tmp_path, "one", boots=1), "n1").head
+    assert "no: one boot alone" in head
+
+
+def test_a_figure_of_few_boots_is_a_range(tmp_path: Path, box: Box) -> None:
+    head = a_night(written(tmp_path, "one", boots=3), "n1").head
+    assert "as a range, which holds the next boot in 50 %" in head
 
 
 def test_nights_on_another_gpu_take_no_part(tmp_path: Path, box: Box) -> None:

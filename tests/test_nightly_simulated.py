@@ -29,12 +29,14 @@ simulate = { gpu = "laptop-8gb", startup_s = 0.1 }
 [[loads]]
 workload = "random"
 input_tokens = 32
-output_tokens = 24
+output_tokens = 12
 concurrency = 2
 requests = 4
 warmup = 0
 """
 PINNED_SEED = 1
+SLOW = 6.0
+"""Steps this much longer: what other programs of the machine take is then little beside them."""
 NIGHT = f"""
 experiments = ["one.toml"]
 [reference]
@@ -78,7 +80,7 @@ def a_night(folder: Path, name: str, *, slowdown: float = 1.0) -> Page:
         pinned = asked.get("seed") == PINNED_SEED
         moved = 1 + random.Random(f"{name}/night").gauss(0, 0.02)
         own = 1 + random.Random(f"{name}/{asked['boot']}/{pinned}").gauss(0, 0.01)
-        return moved * own * (1.0 if pinned else slowdown)
+        return SLOW * moved * own * (1.0 if pinned else slowdown)
 
     (folder / "one.toml").write_text(EXPERIMENT)
     (folder / "night.toml").write_text(NIGHT)

@@ -289,6 +289,16 @@ class Compare(Keys):
     looks: int = Field(default=1, ge=1, le=3)
 
 
+class SameAgain(Keys):
+    """`[aa]`: the first cell again under another name, to see what this bench calls a difference.
+
+    Attributes:
+        boots: in how many blocks, from the first; at most as many as the experiment has.
+    """
+
+    boots: PositiveInt
+
+
 class Matrix(BaseModel):
     """`[matrix]`: an axis is a key of a cell (or `engine`) with its list of values."""
 
@@ -324,6 +334,7 @@ class Experiment(Keys):
     limits: Limits = Limits()
     compare: Compare | None = None
     capacity: Capacity | None = None
+    aa: SameAgain | None = None
     rehearse: dict[str, Any] = Field(default_factory=dict)
 
     _path: Path = Path("experiment.toml")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import engines
 from engines.sim import options
 from runner.experiment import EngineKeys, Experiment
+from runner.experiment.aa import again_complaints
 from runner.experiment.cell_checks import cell_complaints, cores_complaints, folder_complaints
 from runner.experiment.complaints import Complaint, suggestion
 from runner.experiment.load_checks import load_complaints
@@ -31,6 +32,7 @@ def complaints_of(experiment: Experiment, *, whole: bool = True) -> list[Complai
         *_tables(experiment),
         *load_complaints(experiment.loads, experiment.timeouts),
         *_stages(experiment),
+        *again_complaints(experiment),
     ]
     if whole and not found:
         found = list(size_complaints(experiment))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from engines import Arguments
 from runner.asks import refusal_of
 from runner.experiment import Experiment
+from runner.experiment.aa import AGAIN
 from runner.experiment.levels import Load, loads_of
 from runner.experiment.pairs import check_compared
 from runner.plan.cautions import cautions, load_cautions
@@ -103,7 +104,8 @@ def expand(experiment: Experiment) -> Plan:
         plan = replace(_expand(experiment, first.name), second=second)
     if experiment.compare is not None:
         known = [plan, *([plan.second] if plan.second else [])]
-        labels = [cell.label for one in known for cell in one.every_cell]
+        cells = [cell for one in known for cell in one.every_cell if cell.name != AGAIN]
+        labels = [cell.label for cell in cells]
         levels = [load.load for load in plan.loads if load.range is None]
         check_compared(experiment.compare, labels, levels)
     return plan
@@ -129,7 +131,7 @@ def _expand(experiment: Experiment, stage: str = "", after: int = 0) -> Plan:
         experiment=experiment,
         cells=cells,
         inapplicable=tuple(Inapplicable(cell=cell, reasons=why) for cell, why in refused),
-        boots=tuple(_boots(cells, experiment.boots, experiment.seed, after)),
+        boots=tuple(_boots(cells, experiment, after)),
         loads=loads,
         warnings=(*cautions(experiment, cells, notes), *load_cautions(loads, cells)),
     )
@@ -148,10 +150,13 @@ def block_order(cells: tuple[Cell, ...], block: int, seed: int) -> list[Cell]:
     return order
 
 
-def _boots(cells: tuple[Cell, ...], boots: int, seed: int, order: int = 0) -> Iterator[PlannedBoot]:
-    for block in range(boots):
-        for cell in block_order(cells, block, seed):
-            if cell.launcher == "attach" and block > 0:
+def _boots(
+    cells: tuple[Cell, ...], experiment: Experiment, order: int = 0
+) -> Iterator[PlannedBoot]:
+    again = experiment.aa.boots if experiment.aa else 0
+    for block in range(experiment.boots):
+        for cell in block_order(cells, block, experiment.seed):
+            if (cell.launcher == "attach" and block > 0) or (cell.name == AGAIN and block >= again):
                 continue
             yield PlannedBoot(cell=cell, boot=block, order=order)
             order += 1

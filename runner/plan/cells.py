@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import engines
 from engines import Arguments, Engine, Served
 from runner.experiment import Cache, CellKeys, EngineKeys, Experiment, Launch, Settings
+from runner.experiment.aa import AGAIN
 from runner.experiment.checks import kind_of
 from runner.experiment.matrix import Point, points_of
 from runner.plan.identity import cell_id
@@ -154,16 +155,28 @@ def cells_of(experiment: Experiment, stage: str = "") -> list[Cell]:
     sections = experiment.engines.items()
     kinds = {name: engines.get(kind_of(name, section)) for name, section in sections}
     labelled = zip(found, _labels(found), strict=True)
-    cells = (
+    cells = [
         _cell(experiment, point, stage_label(label, stage), kinds[point["engine"]], stage)
         for point, label in labelled
-    )
+    ]
+    if experiment.aa is not None and not _is_later(experiment, stage):
+        cells.append(_again(cells[0]))
     return list({cell.cell_id: cell for cell in cells}.values())
 
 
 def stage_label(label: str, stage: str) -> str:
     """Return a cell's label with its stage, as if that were an axis."""
     return f"{label} stage={stage}" if stage else label
+
+
+def _is_later(experiment: Experiment, stage: str) -> bool:
+    return bool(stage) and stage != experiment.stages[0].name
+
+
+def _again(cell: Cell) -> Cell:
+    """Return the same cell under the name that an A/A gives it."""
+    asked = _asked(cell.name, cell.section, cell.launcher, cell.keys)
+    return replace(cell, name=AGAIN, label=AGAIN, cell_id=cell_id(asked | {"name": AGAIN}))
 
 
 def _cell(experiment: Experiment, point: Point, label: str, engine: Engine, stage: str) -> Cell:
@@ -173,8 +186,8 @@ def _cell(experiment: Experiment, point: Point, label: str, engine: Engine, stag
     launcher: Launch = section.launcher or (
         "process" if section.simulate is not None and not keys.image else "docker"
     )
-    is_later = bool(stage) and stage != experiment.stages[0].name
-    asked = _asked(name, section, launcher, keys) | ({"stage": stage} if is_later else {})
+    later = {"stage": stage} if _is_later(experiment, stage) else {}
+    asked = _asked(name, section, launcher, keys) | later
     return Cell(
         cell_id=cell_id(asked),
         label=label,

@@ -16,15 +16,18 @@ from runner.alignment import Observed, aligned, sentence
 from runner.expected import PHASES
 from runner.frames import Results
 from runner.stats.design import Spread, gpu_minutes, past_spread
-from runner.stats.interval import Interval, LogMean, interval, paired, pairs, unequal_tails
+from runner.stats.interval import LogMean, interval, paired, pairs, unequal_tails
+from runner.stats.nights import unresolved
 from runner.stats.refusal import Refusal
 from runner.stats.verdict import Comparison, Rules, Verdict, verdicts
-from runner.tables import Centre, Shown, Table
+from runner.tables import Shown, Table
+from runner.tables.aa import floors
 from runner.tables.agreements import agreements
 from runner.tables.alignment import observed
 from runner.tables.declared import Declared, declared
 from runner.tables.kinds import KEY, Key, Kinds, kinds_of
 from runner.tables.over_boots import complete, two_groups
+from runner.tables.ratio import centre_of, percent
 from runner.tables.runs import cells_of, labels_of, runs_of
 from runner.tables.samples import Sample, Samples, samples
 
@@ -87,10 +90,11 @@ def build(results: Results) -> Shown | None:
         cases = list(_cases(said, labels_of(results, experiment, run), known))
         if not any(case.ours or case.theirs for case in cases):
             continue
-        judged = _judged(cases, said, results, (experiment, run))
+        judged, refused = _judged(cases, said, results, (experiment, run))
         above += [
             *_alignment(cases, known),
             _family(said, several=len(runs_of(results)) > 1, run=run),
+            *refused,
         ]
         for case, verdict in zip(cases, judged, strict=True):
             rows += _rows(case, verdict, known)
@@ -178,8 +182,11 @@ def _split(ours: Sample | None, theirs: Sample | None) -> str:
 
 def _judged(
     cases: Sequence[Case], said: Declared, results: Results, run: tuple[str, str]
-) -> tuple[Verdict, ...]:
-    """Return a verdict for each case; past runs tell the spread where these boots are too few."""
+) -> tuple[list[Verdict], list[str]]:
+    """Return a verdict for each case, and where an A/A forbids the declared margin.
+
+    Past runs tell the spread where these boots are too few.
+    """
     rules = Rules(
         m=max(said.m, len(cases)),
         margin=said.margin_ratio,
@@ -189,11 +196,24 @@ def _judged(
     asked = [Comparison(name=case.name, mean=case.mean, doubt=case.doubt) for case in cases]
     found = verdicts(asked, rules)
     short = [v.word == "not enough data" and v.n < 5 and v.needed_boots for v in found]
-    if not any(short):
-        return found
-    past = _past(cases, said, results, run)
-    again = [replace(one, past=past.get(number)) for number, one in enumerate(asked)]
-    return verdicts(again, rules) if past else found
+    if any(short):
+        past = _past(cases, said, results, run)
+        asked = [replace(one, past=past.get(number)) for number, one in enumerate(asked)]
+        found = verdicts(asked, rules)
+    refused = _unresolved(said, results, run)
+    without = verdicts(asked, replace(rules, margin=None)) if refused else found
+    each = zip(cases, found, without, strict=True)
+    judged = [other if case.load in refused else one for case, one, other in each]
+    return judged, [f"At {load} {reason}." for load, reason in refused.items()]
+
+
+def _unresolved(said: Declared, results: Results, run: tuple[str, str]) -> dict[str, str]:
+    """Return the loads at which an A/A of the same run is wider than the declared margin."""
+    if said.margin_ratio is None:
+        return {}
+    same = floors(results, *run, said.compare.metric)
+    found = {load: unresolved(said.margin_ratio, one) for load, one in same.items()}
+    return {load: refusal.reason for load, refusal in found.items() if refusal is not None}
 
 
 def _past(
@@ -265,7 +285,7 @@ def _rows(case: Case, verdict: Verdict, known: Known) -> Iterator[dict[str, Any]
     yield row | {
         "blocks": verdict.n or None,
         heading: centre_of(verdict.interval, verdict.n),
-        "equal within": _percent(verdict.equal_within),
+        "equal within": percent(verdict.equal_within),
         "verdict": _told(case, verdict, known),
         "doubts": doubts,
     }
@@ -294,17 +314,6 @@ def _by_kind(case: Case, known: Known) -> Iterator[tuple[str, Sample, Sample]]:
                 if kinds.several
             ]
             yield "; ".join(told), ours.of(one.boots), theirs.of(two.boots)
-
-
-def centre_of(found: Interval | Refusal, blocks: int) -> Centre | None:
-    """Return an interval as a cell of a table; None where there is none."""
-    if isinstance(found, Refusal):
-        return None
-    return Centre(middle=found.centre, low=found.low, high=found.high, boots=blocks, interval=True)
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.2g} %" if share < 1 else "over 100 %"
 
 
 def _told(case: Case, verdict: Verdict, known: Known) -> str:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from runner import workloads
 from runner.errors import ExperimentError
 from runner.experiment import Compare, Experiment
+from runner.experiment.aa import AGAIN
 from runner.experiment.levels import Load, loads_of
 from runner.experiment.night import REFERENCE
 from runner.experiment.pairs import pairs_of
@@ -59,7 +60,7 @@ def declared(results: Results, experiment: str, run: str) -> Declared:
     labels = [
         str(label)
         for label, name, reasons in rows
-        if (reasons is None or not len(reasons)) and name != REFERENCE
+        if (reasons is None or not len(reasons)) and name not in {REFERENCE, AGAIN}
     ]
     rehearsal = bool(cells.rehearsal.fillna(False).any())
     note = next(

@@ -1,0 +1,105 @@
+"""A/A: the twin is planned beside its cell, audited over runs, and a floor under margins."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.experiment.read import read
+from runner.frames import results
+from runner.plan import Plan, expand
+from runner.report import report
+from runner.tables.aa import build
+from runner.tables.comparison import build as comparison
+
+
+def _stored() -> Any:
+    path = Path(__file__).parent / "stored.py"
+    spec = importlib.util.spec_from_file_location("stored_rows", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+STORED = _stored()
+FILE = STORED.FILE + "\n[aa]\nboots = 3\n"
+
+
+def planned(folder: Path, boots: int) -> Plan:
+    file = folder / "x.toml"
+    file.write_text(STORED.FILE + f"\n[aa]\nboots = {boots}\n")
+    return expand(read(file))
+
+
+def run(folder: Path, number: int, *, sd: float, boots: int = 5, twin: float = 1.0) -> Any:
+    """Store one run of vllm, its twin and sglang, whose boots vary by `sd`."""
+    stored = STORED.Stored(folder, file=STORED.FILE + "\n[compare]\n", content_id=f"{number:06}")
+    draw = random.Random(number)
+    speeds = {"vllm": 800.0, "aa": 800.0 * twin, "sglang": 800.0}
+    for label, speed in speeds.items():
+        cell = stored.cell(label, engine="sglang" if label == "sglang" else "vllm")
+        for boot in range(boots):
+            rate = speed * (1 + draw.gauss(0, sd))
+            load = {"load": "random@c64", "output_tokens_per_s": rate}
+            stored.boot(cell, boot, [load], kv_tokens=60_000)
+    return stored
+
+
+def test_the_twin_stands_beside_its_cell_in_the_first_blocks(tmp_path: Path) -> None:
+    plan = planned(tmp_path, 2)
+    assert [cell.label for cell in plan.cells] == ["vllm", "sglang", "aa"]
+    assert sorted(boot.block for boot in plan.boots if boot.cell.label == "aa") == [0, 1]
+    vllm, _, twin = plan.cells
+    assert (twin.keys, twin.section, twin.engine) == (vllm.keys, vllm.section, vllm.engine)
+    assert twin.cell_id != vllm.cell_id
+
+
+def test_more_boots_of_the_twin_continue_the_run(tmp_path: Path) -> None:
+    assert planned(tmp_path, 2).content_id == planned(tmp_path, 3).content_id
+
+
+def test_the_twin_is_no_pair_of_a_comparison(tmp_path: Path) -> None:
+    text = report(run(tmp_path, 1, sd=0.005).read(), names=["comparison"])
+    assert "aa" not in text.replace("of each", "")
+
+
+def test_equal_boots_alarm_in_no_run_and_the_rate_has_its_limit(tmp_path: Path) -> None:
+    for number in range(6):
+        run(tmp_path, number, sd=0.005)
+    shown = build(results(tmp_path / "restarts"))
+    assert shown is not None
+    assert shown.above == ["restarts: 6 nights, 0 alarms, rate at most 39 % (output_tokens_per_s)."]
+    assert set(shown.frame["called"]) == {"nothing"}
+
+
+def test_a_twin_that_differs_is_an_alarm(tmp_path: Path) -> None:
+    shown = build(run(tmp_path, 1, sd=0.003, twin=0.9).read())
+    assert shown is not None
+    assert list(shown.frame["called"]) == ["ALARM: worse"]
+    assert "1 nights, 1 alarms" in shown.above[0]
+
+
+def test_three_boots_can_call_no_alarm_and_are_no_night(tmp_path: Path) -> None:
+    shown = build(run(tmp_path, 1, sd=0.005, boots=3).read())
+    assert shown is not None
+    assert "no run yet with 5 boots of both" in shown.above[0]
+
+
+@pytest.mark.parametrize(("sd", "resolves"), [(0.002, True), (0.05, False)])
+def test_a_margin_that_the_bench_cannot_resolve_is_refused(
+    tmp_path: Path, sd: float, resolves: bool
+) -> None:
+    shown = comparison(run(tmp_path, 3, sd=sd).read())
+    assert shown is not None
+    refused = any("this bench cannot resolve 3 %" in line for line in shown.above)
+    assert refused is not resolves
+    [said] = shown.frame["verdict"]
+    assert said.startswith("equal within 3 %") is resolves
