@@ -91,11 +91,12 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
 
 @main.command()
 @EXPERIMENT
+@RESULTS
 @REHEARSE
 @click.option("--predict", "predicts", is_flag=True, help="Print the tables to expect, simulated.")
 @GPU
 @answering
-def plan(file: Path, rehearse: bool, predicts: bool, gpu: str | None) -> None:
+def plan(file: Path, results: Path, rehearse: bool, predicts: bool, gpu: str | None) -> None:
     """Print every cell and boot of FILE, with the command of each; nothing is started.
 
     \b
@@ -114,7 +115,14 @@ def plan(file: Path, rehearse: bool, predicts: bool, gpu: str | None) -> None:
 
         click.echo(predicted_tables(experiment, gpu), nl=False)
         return
-    click.echo(planned(expand(experiment)), nl=False)
+    if not (results / experiment.name / "runs").is_dir():
+        click.echo(planned(expand(experiment)), nl=False)
+        return
+    from runner.foresight import past_of
+
+    expanded = expand(experiment)
+    past = past_of(expanded, results)
+    click.echo(planned(expanded, past=past.spread, next_plans=past.plans), nl=False)
 
 
 @main.command(name="exec")

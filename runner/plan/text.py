@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,31 @@ from runner.plan.cells import Cell
 from runner.plan.dominated import predecessors
 from runner.plan.estimate import estimate, is_primed
 from runner.plan.launch import Circumstances, launch_of, models_folder
+from runner.plan.power import power_lines
 from runner.plan.stages import NOMINAL_TOKENS, SMALLEST
 from runner.search import most_probes
 from runner.secrets import Redactor
+from runner.stats.design import Spread
 
 
-def planned(plan: Plan, environment: Mapping[str, str] | None = None) -> str:
+def planned(
+    plan: Plan,
+    environment: Mapping[str, str] | None = None,
+    *,
+    past: Spread | None = None,
+    next_plans: Sequence[str] = (),
+) -> str:
     """Return the plan as text; values of secrets are replaced by their names.
 
     Args:
         plan: what will be done.
         environment: this process's variables (HF_HOME, secrets); `os.environ` by default.
+        past: spread of the ratio of two boots in past results.
+        next_plans: the cheapest plans where past results tell the variances.
     """
     given = os.environ if environment is None else environment
-    text = "\n".join([*_lines(plan, given), ""])
+    found = [*power_lines(plan, past), *(f"  cheapest: {one}" for one in next_plans)]
+    text = "\n".join([*_lines(plan, given), *found, ""])
     names = (name for cell in plan.cells for name in cell.keys.secrets)
     return Redactor.of(names, given).text(text)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
 from runner.frames import Results
 from runner.stats.interval import Interval
-from runner.stats.kv import Side, gap, hindrance, near
+from runner.stats.kv import Side, covariate, gap, hindrance, near
 from runner.stats.refusal import Refusal
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
@@ -76,13 +76,22 @@ def _of_pair(
         if full and not _asked_apart(sides, results):
             ours, theirs = _moved_first(sides)
             if ours is not None and theirs is not None:
-                yield _sentence(ours, theirs, kinds)
+                yield _sentence(ours, theirs, kinds, _others(ours, own))
 
 
 def _of(label: str, load: str, own: Samples) -> Sample | None:
     """Return a cell's sample of a load, or of another load where that one has no figure."""
     mine = [sample for sample in own.values() if sample.label == label]
     return next((s for s in mine if s.load == load), mine[0] if mine else None)
+
+
+def _others(ours: Sample, own: Samples) -> list[Sample]:
+    """Return the other cells of the same engine at the same load: they help to fit the slope."""
+    return [
+        sample
+        for (key, load), sample in own.items()
+        if load == ours.load and sample.engine == ours.engine and key != ours.key
+    ]
 
 
 def _asked_apart(sides: list[Sample | None], results: Results) -> bool:
@@ -104,9 +113,11 @@ def _moved_first(sides: list[Sample | None]) -> list[Sample | None]:
     return sorted(sides, key=spread, reverse=True)
 
 
-def _sentence(ours: Sample, theirs: Sample, kinds: Mapping[Key, Kinds]) -> str:
+def _sentence(
+    ours: Sample, theirs: Sample, kinds: Mapping[Key, Kinds], others: Sequence[Sample]
+) -> str:
     """Return what is known of KV between two cells at one load, and what to run next."""
-    configured, equal = _gaps(ours, theirs)
+    configured, equal = _gaps(ours, theirs, others)
     told_of = f"{ours.cell} over {theirs.cell}"
     parts = []
     if isinstance(configured, Interval) and not (
@@ -140,28 +151,53 @@ def _known(sample: Sample) -> list[int]:
 
 
 def _gaps(
-    ours: Sample, theirs: Sample
+    ours: Sample, theirs: Sample, others: Sequence[Sample]
 ) -> tuple[Interval | Refusal | None, Interval | Refusal | None]:
     """Return the ratio as configured and at equal KV, over the blocks that both have."""
     if ours.load != theirs.load:
         return None, None
-    blocks = sorted(ours.by_block.keys() & theirs.by_block.keys())
+    warm = (_warm(ours).by_block.keys(), _warm(theirs).by_block.keys())
+    blocks = sorted(warm[0] & warm[1])
     if not blocks:
         return None, None
-    found = gap(_side(ours, blocks), _side(theirs, blocks))
+    helping = [_side(_warm(one), sorted(_warm(one).by_block)) for one in others if _helps(one)]
+    found = gap(_side(ours, blocks), _side(theirs, blocks), others=helping)
     return found.as_configured, found.at_equal_kv
 
 
-def _side(sample: Sample, blocks: list[int]) -> Side:
-    places = [sample.blocks.index(block) for block in blocks]
-    limit = sample.in_flight or 0
-    fits = [
-        (sample.kv_tokens[place] or 0) / (sample.request_tokens[place] or 1) for place in places
+def _warm(sample: Sample) -> Sample:
+    """Return the boots that found what they compile, where there are any: cold ones stand apart."""
+    warm = [
+        boot for boot, cache in zip(sample.boots, sample.caches, strict=True) if cache != "cold"
     ]
+    return sample.of(warm) if warm else sample
+
+
+def _helps(sample: Sample) -> bool:
+    """Tell whether another cell has boots enough to say how the metric follows the KV."""
+    return len(_warm(sample).by_block) > 1 and None not in _warm(sample).kv_tokens
+
+
+def _side(sample: Sample, blocks: Sequence[int]) -> Side:
+    places = [place for place, block in enumerate(sample.blocks) if block in blocks]
     return Side(
         values=[sample.figures[place] or 0.0 for place in places],
-        fit=[min(limit, fit) for fit in fits],
+        fit=[_fit(sample, place) for place in places],
         first=[sample.boots[place] == 0 for place in places],
+    )
+
+
+def _fit(sample: Sample, place: int) -> float:
+    """Return how many requests run at once on one boot; 0, which has no answer, if unknown."""
+    kv_tokens, tokens = sample.kv_tokens[place], sample.request_tokens[place]
+    if not kv_tokens or not tokens or not sample.in_flight:
+        return 0.0
+    return covariate(
+        max_running=sample.max_running[place] or sample.in_flight,
+        concurrency=sample.in_flight,
+        kv_tokens=kv_tokens,
+        input_tokens=round(tokens),
+        output_tokens=0,
     )
 
 

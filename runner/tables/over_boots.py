@@ -107,9 +107,8 @@ def every_load(results: Results) -> pd.DataFrame:
     """Return all loads of complete boots but probes, those too whose latencies are no result."""
     boots = results.boots[(results.boots.outcome == "done") & (results.boots.boot >= 0)]
     keys = ["experiment", "run", "cell_id", "boot", "attempt"]
-    loads = results.loads[results.loads.search.isna()].merge(
-        boots[[*keys, "block", "kv_tokens"]], on=keys
-    )
+    own = ["block", "kv_tokens", "max_running", "compile_cache"]
+    loads = results.loads[results.loads.search.isna()].merge(boots[[*keys, *own]], on=keys)
     return labelled(loads, results).sort_values(["place", "order", "repeat", "boot"], kind="stable")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -17,6 +17,11 @@ from runner.stats.interval import per_boot
 from runner.stats.kv import requests_at_once
 from runner.tables.kinds import Key
 from runner.tables.over_boots import measured, values
+
+_OF_BOOTS: Final = (
+    *("boots", "blocks", "figures", "requests", "kv_tokens", "request_tokens", "max_running"),
+    "caches",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,8 @@ class Sample:
         requests: successful requests of one load.
         kv_tokens: capacity of the KV cache; None where it is not known.
         request_tokens: mean input and output of a request.
+        max_running: most requests that run at once; None where it is not known.
+        caches: what the compile cache held: cold, warm, or none.
     """
 
     key: Key
@@ -50,6 +57,8 @@ class Sample:
     requests: tuple[int, ...]
     kv_tokens: tuple[int | None, ...]
     request_tokens: tuple[float | None, ...]
+    max_running: tuple[int | None, ...] = ()
+    caches: tuple[str | None, ...] = ()
 
     @property
     def fit(self) -> tuple[int | None, ...]:
@@ -74,9 +83,10 @@ class Sample:
     def of(self, boots: Sequence[int]) -> Sample:
         """Return the same of some boots only."""
         places = [place for place, boot in enumerate(self.boots) if boot in boots]
-        columns = ("boots", "blocks", "figures", "requests", "kv_tokens", "request_tokens")
         picked: dict[str, Any] = {
-            name: tuple(getattr(self, name)[place] for place in places) for name in columns
+            name: tuple(getattr(self, name)[place] for place in places)
+            for name in _OF_BOOTS
+            if getattr(self, name)
         }
         return replace(self, **picked)
 
@@ -118,6 +128,8 @@ def _sample(rows: pd.DataFrame, metric: str, engines: pd.Series[Any]) -> Sample:
         requests=tuple(0 if pd.isna(ok) else int(ok) for ok in boots.ok),
         kv_tokens=tuple(None if pd.isna(kv) else int(kv) for kv in boots.kv_tokens),
         request_tokens=tuple(None if pd.isna(one) else float(one) for one in lengths),
+        max_running=tuple(None if pd.isna(most) else int(most) for most in boots.max_running),
+        caches=tuple(None if pd.isna(cache) else str(cache) for cache in boots.compile_cache),
     )
 
 
