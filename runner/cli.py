@@ -169,7 +169,7 @@ def execute(file: Path, results: Path, *, simulate: bool, gpu: str | None, **opt
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "markdown", "csv", "json", "parquet"]),
+    type=click.Choice(["text", "markdown", "html", "csv", "json", "parquet"]),
     default="text",
     show_default=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -72,7 +73,7 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "two_valued": ("suspect", "Look for what differs between these boots; compare group by group."),
     "unequal_tails": ("suspect", "End loads by requests, not by time, to compare a p99."),
     "drift_over_blocks": ("suspect", "Let the machine settle; look at clocks and other processes."),
-    "warmup_inside": ("suspect", "Give the load a warmup, so that none of it is in the window."),
+    "warmup_inside": ("note", "Give the load a warmup, so that none of it is in the window."),
     "other_answers": ("suspect", "Read `answer` in `requests`: fast and wrong is no result."),
     "invalid_answers": ("suspect", "Read `answer` in `requests`, and how the server constrains."),
     "preempted": ("suspect", "Give it more KV memory, fewer in flight, or compare what it costs."),
@@ -107,7 +108,8 @@ def of_load(load: Mapping[str, Any]) -> list[Doubt]:
     Args:
         load: a row of `loads` without verdict and doubts.
     """
-    return [entry for rule in (_inflated, _unflushed, _preempted) for entry in rule(load)]
+    rules = (_inflated, _unflushed, _preempted, _ended_early, _unwarmed)
+    return [entry for rule in rules for entry in rule(load)]
 
 
 def _inflated(load: Mapping[str, Any]) -> Iterable[Doubt]:
@@ -143,3 +145,18 @@ def _preempted(load: Mapping[str, Any]) -> Iterable[Doubt]:
             load["load"],
             f"{put_back:.0f} requests were put back for want of KV memory and computed again",
         )
+
+
+def _ended_early(load: Mapping[str, Any]) -> Iterable[Doubt]:
+    outcomes = json.loads(load.get("outcomes") or "{}")
+    other = outcomes.get("wrong_length", 0)
+    if other:
+        said = f"{other} of {load.get('requests')} answers had another length than asked"
+        yield doubt("outputs_ended_early", load["load"], said)
+
+
+def _unwarmed(load: Mapping[str, Any]) -> Iterable[Doubt]:
+    """A load without warm-up holds the server's first answers of its kind in its own window."""
+    asked = json.loads(load.get("asked") or "{}")
+    if asked.get("warmup_requests") == 0:
+        yield doubt("warmup_inside", load["load"], "no request came before its window")

@@ -1,4 +1,4 @@
-"""A report: the tables of some results as text, Markdown, CSV or JSON, or as Parquet files."""
+"""A report: the tables of some results as text, Markdown, HTML, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from runner.errors import ExperimentError
 from runner.experiment.complaints import suggestion
 from runner.frames import Results
 from runner.parts import write_table
+from runner.report_html import page
 from runner.tables import Shown, Table
 from runner.tables.grid import grid, plain, records, wrapped
 
-Format = Literal["text", "markdown", "csv", "json"]
+Format = Literal["text", "markdown", "csv", "json", "html"]
 _SEEN = 2
 
 
@@ -39,18 +40,27 @@ def report(
     Raises:
         ExperimentError: a table of that name does not exist.
     """
-    parts: list[str] = []
-    doubts: dict[str, list[str]] = {}
-    for table, shown in built(results, names):
-        parts.append(render(table, shown, form))
-        for name, seen in shown.doubts.items():
-            doubts.setdefault(name, []).extend(seen)
-    if not parts:
+    each = list(built(results, names))
+    if not each:
         return "Nothing to show: no boot is stored yet.\n"
+    said = labels(results)
+    if form == "html":
+        title = f"Results of {', '.join(folder.name for folder in results.folders)}"
+        return page(title, said, each, _seen(each))
+    parts = [render(table, shown, form, said) for table, shown in each]
     if form in {"csv", "json"}:
         return "\n".join(parts)
-    head = [f"{line}\n" for line in labels(results)]
-    return "\n".join([*head, *parts, *_legend(doubts, form)]) + "\n"
+    head = [f"{line}\n" for line in said]
+    return "\n".join([*head, *parts, *_legend(_seen(each), form)]) + "\n"
+
+
+def _seen(each: Sequence[tuple[Table, Shown]]) -> dict[str, list[str]]:
+    """Return each doubt of some tables with all that was seen, what takes figures away first."""
+    doubts: dict[str, list[str]] = {}
+    for _, shown in each:
+        for name, seen in shown.doubts.items():
+            doubts.setdefault(name, []).extend(seen)
+    return dict(sorted(doubts.items(), key=lambda entry: _rank(entry[0])))
 
 
 def built(results: Results, names: Sequence[str] = ()) -> Iterator[tuple[Table, Shown]]:
@@ -85,14 +95,24 @@ def labels(results: Results) -> list[str]:
     return said
 
 
-def render(table: Table, shown: Shown, form: Format) -> str:
-    """Return one table as text."""
+def render(table: Table, shown: Shown, form: Format, said: Sequence[str] = ()) -> str:
+    """Return one table as text.
+
+    Args:
+        table: which one.
+        shown: what it shows.
+        form: how it is written.
+        said: what must be said before any figure; a program reads it beside the figures.
+    """
     if form == "csv":
         buffer = io.StringIO()
-        plain(shown.frame).to_csv(buffer, index=False)
+        flat = plain(shown.frame)
+        marks = [line.partition(":")[0].lower() for line in said if line[:1].isupper()]
+        marked = flat.assign(**{"no measurement": " ".join(marks)}) if marks else flat
+        marked.to_csv(buffer, index=False)
         return buffer.getvalue()
     if form == "json":
-        return json.dumps(_entry(table, shown), ensure_ascii=False) + "\n"
+        return json.dumps(_entry(table, shown, said), ensure_ascii=False) + "\n"
     return _markdown(table, shown) if form == "markdown" else _text(table, shown)
 
 
@@ -106,10 +126,10 @@ def write_parquet(results: Results, folder: Path, names: Sequence[str] = ()) -> 
         ExperimentError: a table of that name does not exist.
         DiskFull: there is no room.
     """
-    written = []
+    written, marks = [], labels(results)
     for table, shown in built(results, names):
         flat = _columns(list(records(shown.frame)))
-        said = {key: value for key, value in _entry(table, shown).items() if key != "rows"}
+        said = {key: value for key, value in _entry(table, shown, marks).items() if key != "rows"}
         metadata = {**(flat.schema.metadata or {}), b"report": json.dumps(said).encode()}
         path = folder / f"{table.name}.parquet"
         write_table(path, flat.replace_schema_metadata(metadata))
@@ -130,10 +150,11 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     return pa.table(made)
 
 
-def _entry(table: Table, shown: Shown) -> dict[str, object]:
+def _entry(table: Table, shown: Shown, said: Sequence[str]) -> dict[str, object]:
     return {
         "table": table.name,
         "title": table.title,
+        "labels": [*said],
         "above": [*shown.above],
         "rows": [*records(shown.frame)],
         "notes": [*shown.notes],
@@ -146,7 +167,7 @@ def _legend(doubts: Mapping[str, Sequence[str]], form: Format) -> Iterator[str]:
     if not doubts:
         return
     yield "## Doubts\n" if form == "markdown" else "Doubts"
-    for name, seen in sorted(doubts.items(), key=lambda entry: _rank(entry[0])):
+    for name, seen in doubts.items():
         each = [sentence.rstrip(".") for sentence in dict.fromkeys(seen)]
         more = [f"and {len(each) - _SEEN} more"] if len(each) > _SEEN else []
         listed = "; ".join([*each[:_SEEN], *more])

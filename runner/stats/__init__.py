@@ -17,5 +17,6 @@ cannot answer, the result is a `Refusal` that says why and how many more boots w
     kv         does the KV cache explain the gap
     variance   how much of the spread comes from the restart, and the next plan
     nights     A/A audit, and tonight against earlier nights
+    drift      does a figure move from block to block
     changes    since about which night the figures differ
 """

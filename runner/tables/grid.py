@@ -53,7 +53,7 @@ def _part(frame: pd.DataFrame, columns: dict[str, list[str]], style: Style) -> s
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     if style == "github":
         rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    aligned = ["right" if _is_numeric(frame[name]) else "left" for name in columns]
+    aligned = ["right" if is_numeric(frame[name]) else "left" for name in columns]
     return tabulate(
         rows, headers=list(columns), tablefmt=style, colalign=aligned, disable_numparse=True
     )
@@ -135,7 +135,8 @@ def _centre(value: Centre) -> str:
     return middle if low == high else f"{middle} [{low} - {high}]"
 
 
-def _is_numeric(column: pd.Series[Any]) -> bool:
+def is_numeric(column: pd.Series[Any]) -> bool:
+    """Tell whether a column holds numbers alone, of one boot or of several."""
     known = [value for value in column if not missing(value)]
     return bool(known) and all(
         isinstance(value, (int, float, tuple, Centre)) and not isinstance(value, bool)

@@ -17,6 +17,7 @@ from pandas.api.types import is_scalar
 from runner import workloads
 from runner.frames import Results, once
 from runner.stats.bootstrap import LEAST_BOOTS, bootstrap, quantile
+from runner.stats.drift import Drift, over_blocks
 from runner.stats.interval import unequal_tails
 from runner.stats.refusal import Refusal
 from runner.stats.split import by_metric
@@ -217,6 +218,7 @@ def _rows(
         found["several_kinds"] = [kinds.told]
     else:
         _look_for_groups(cell, load, boots, metrics[0], found)
+        _look_for_drift(cell, load, boots, metrics[0], found)
         _look_at_tails(cell, load, boots, metrics, found)
     for kind in kinds.kinds:
         own = boots[boots.boot.isin(kind.boots)]
@@ -252,6 +254,14 @@ def _look_for_groups(
     said = two_groups([value for value in values(boots, metric.column) if value])
     if said:
         found["two_valued"] = [f"{cell} {load}: {metric.heading} shows {said}"]
+
+
+def _look_for_drift(cell: str, load: str, boots: pd.DataFrame, metric: Metric, found: Seen) -> None:
+    pairs = zip(boots.block, values(boots, metric.column), strict=True)
+    known = [(float(block), value) for block, value in pairs if value]
+    drift = over_blocks([block for block, _ in known], [value for _, value in known])
+    if isinstance(drift, Drift) and drift.named:
+        found["drift_over_blocks"] = [f"{cell} {load}: {metric.heading} moves by {drift}"]
 
 
 def two_groups(figures: Sequence[float]) -> str:

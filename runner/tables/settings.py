@@ -31,7 +31,12 @@ def build(results: Results) -> Shown | None:
     rows: list[dict[str, Any]] = []
     for _, boots in labelled(ready, results).groupby("place", sort=False):
         rows += _cell(boots, results)
-    return Shown(frame=pd.DataFrame(_shared(rows)), notes=[_NOTE]) if rows else None
+    if not rows:
+        return None
+    unseen = [row for row in rows if row["requested"] and not row["observed"]]
+    said = [f"{row['cell']}: {row['setting']} = {row['requested']}" for row in unseen]
+    doubts = {"setting_not_observed": list(dict.fromkeys(said))} if said else {}
+    return Shown(frame=pd.DataFrame(_shared(rows)), notes=[_NOTE], doubts=doubts)
 
 
 def _shared(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
