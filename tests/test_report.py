@@ -200,3 +200,26 @@ def test_an_export_to_csv_spells_lists(tmp_path: Path) -> None:
     boots = pd.read_csv(tmp_path / "out" / "boots.csv")
     assert set(boots.gpu_names) == {"['NVIDIA H100']"}
     assert ran("export", tmp_path / "results", "--out", tmp_path, "--table", "x").exit_code == 2
+
+
+def test_html_is_one_page_whose_every_word_is_escaped(tmp_path: Path) -> None:
+    stored = STORED.Stored(tmp_path)
+    load = {"load": "random@c8", "output_tokens_per_s": 1.0}
+    stored.boot(stored.cell("vllm <script>alert(1)</script>", engine="vllm"), 0, [load])
+    text = ran("report", tmp_path, "--format", "html").output
+    assert text.startswith("<!doctype html>")
+    assert "<script" not in text
+    assert "vllm &lt;script&gt;" in text
+    assert "single_boot" in text
+
+
+def test_what_is_no_measurement_says_so_in_every_form(tmp_path: Path) -> None:
+    stored = STORED.Stored(tmp_path)
+    load = {"load": "random@c8", "output_tokens_per_s": 1.0}
+    stored.boot(stored.cell("vllm", simulated=True), 0, [load], simulated=True)
+    for form in ("text", "markdown", "html"):
+        assert "SIMULATED" in ran("report", tmp_path, "--format", form).output
+    named = ("--table", "throughput", "--format")
+    [row] = csv.DictReader(io.StringIO(ran("report", tmp_path, *named, "csv").output))
+    assert row["no measurement"] == "simulated"
+    assert "SIMULATED" in json.loads(ran("report", tmp_path, *named, "json").output)["labels"][0]

@@ -16,6 +16,7 @@ from runner.drift import ROUNDING_BYTES
 from runner.frames import Results
 from runner.stats.groups import Fact, by_fact
 from runner.stats.share import Share
+from runner.tables.columns import FLOOR
 from runner.tables.grid import number
 
 Key = tuple[str, str, str]
@@ -31,6 +32,10 @@ _COLUMNS: Final = {
     "build": "build_id",
 }
 _GRAPHS: Final = "graph bytes"
+_CLIENT: Final = "client floor ms"
+_SMALL_MS: Final = 1.0
+_ANOTHER_RATIO: Final = 3.0
+"""A client's floor differs when it is this much larger, and larger than what nobody would see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,7 @@ def _kinds(key: Key, boots: pd.DataFrame, graphs: Mapping[tuple[Any, ...], float
     }
     attempts = zip(boots.boot, boots.attempt, strict=True)
     facts[_GRAPHS] = _snapped([graphs.get((*key, boot, attempt)) for boot, attempt in attempts])
+    facts[_CLIENT] = _floors([None if pd.isna(f) else float(f) for f in boots[FLOOR]])
     groups = by_fact(facts)
     telling = [name for name, values in facts.items() if len(groups) > 1 and _tells(name, groups)]
     kinds = (
@@ -156,6 +162,19 @@ def _snapped(values: Sequence[float | None]) -> list[Fact]:
         near = below is not None and value - below <= 2 * ROUNDING_BYTES
         lowest[value] = lowest[below] if near and below is not None else value
     return [None if value is None else lowest[value] for value in values]
+
+
+def _floors(values_s: Sequence[float | None]) -> list[Fact]:
+    """Return each client's floor in ms, equal where no figure could tell the clients apart."""
+    known = sorted({1e3 * value for value in values_s if value is not None})
+    alike: dict[float, float] = {}
+    for value in known:
+        below = max(alike, default=None)
+        lowest = alike[below] if below is not None else value
+        same = value <= max(_SMALL_MS, _ANOTHER_RATIO * lowest)
+        alike[value] = lowest if same else value
+    first = round(min(known, default=0.0), 3)
+    return [first if value is None else round(alike[1e3 * value], 3) for value in values_s]
 
 
 def _spelled(values: Sequence[Fact]) -> str:
