@@ -46,6 +46,7 @@ def test_the_readmes_line_of_duckdb_reads_the_stored_files(tmp_path: Path) -> No
     the_example(tmp_path / "results")
     [line] = re.findall(r"^select .*DuckDB$", (ROOT / "README.md").read_text(), re.MULTILINE)
     found = duckdb.sql(line.replace("'results/", f"'{tmp_path}/results/").partition("--")[0])
+    assert found is not None
     assert len(found.fetchall()) == 6
 
 
