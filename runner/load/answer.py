@@ -19,6 +19,8 @@ from runner.load.http1 import Chunked, Framing, Malformed, framing_of, head_of
 from runner.load.said import Said
 
 _DETAIL_LIMIT: Final = 300
+_BARREN_LIMIT: Final = 10_000
+"""More events without a token than this, and nobody reads the rest."""
 _EVENT_END: Final = b"\n\n\r\n"
 _PLAIN: Final = re.compile(rb'"finish_reason": ?null.*"usage": ?\{.*"completion_tokens": ?(\d+)')
 """A chunk in the middle of a stream with continuous usage. A quoted name before a colon is a key
@@ -35,6 +37,8 @@ class Answer:
     """
 
     __slots__ = (
+        "_barren",
+        "_broken",
         "_continuous",
         "_events",
         "_framing",
@@ -54,6 +58,8 @@ class Answer:
     )
 
     def __init__(self, *, keep: bool = False) -> None:
+        self._barren = 0
+        self._broken = False
         self._continuous: bool | None = None
         self._events = Events()
         self._framing: Framing | None = None
@@ -100,16 +106,17 @@ class Answer:
         """Take the next read; return the tokens of every event it completes."""
         self.received_bytes += len(data)
         try:
-            payload = self._payload(data)
+            payload = b"" if self._broken else self._payload(data)
+            if self.status == 200 and payload:
+                events = self._events.feed(payload)
+                return [self._take(event, arrived_ns) for event in events]
         except Malformed as error:
+            self._broken = True
             self._fail("malformed", str(error))
-            return []
-        if not payload:
             return []
         if self.status != 200:
             self._head = (self._head + payload)[:_DETAIL_LIMIT]
-            return []
-        return [self._take(event, arrived_ns) for event in self._events.feed(payload)]
+        return []
 
     def finished(self) -> bool:
         """Return whether the framing says that the answer is whole."""
@@ -122,6 +129,7 @@ class Answer:
             and framing.between_chunks()
             and self.status == 200
             and self._events.empty()
+            and not self._broken
         )
 
     def _leap(
@@ -142,7 +150,7 @@ class Answer:
             event = segment[line + 8 :]
             if segment[line + 2 : line + 8] != b"data: " or b"\n" in event:
                 break
-            if not _is_size(segment[:line], len(segment) - line):
+            if self._broken or not _is_size(segment[:line], len(segment) - line):
                 break
             at += len(segment) + len(_EVENT_END)
             while ends[number] < at - 2:
@@ -174,6 +182,10 @@ class Answer:
         else:
             tokens = self._parsed(event)
         if tokens <= 0:
+            self._barren += 1
+            if self._barren > _BARREN_LIMIT:
+                self._broken = True
+                self._fail("malformed", f"over {_BARREN_LIMIT} events without a token")
             return 0
         self.chunk_ns.append(arrived_ns)
         self.chunk_tokens.append(tokens)

@@ -33,6 +33,7 @@ class Connection:
         "_name",
         "_tls",
         "_walked",
+        "before_bytes",
         "begun_ns",
         "broken",
         "careful",
@@ -75,6 +76,7 @@ class Connection:
 
     def _reset(self) -> None:
         self.reads: list[Read] = []
+        self.before_bytes = 0
         self.begun_ns = 0
         self.sent_ns = 0
         self.careful = True
@@ -189,7 +191,18 @@ class Connection:
             for read in self.reads[self._walked :]:
                 self._framing.feed(read[3])
         reads, self.reads, self._walked = self.reads, [], 0
+        self.before_bytes += sum(len(read[3]) for read in reads)
         return reads
+
+    def overflows(self, limit_bytes: int) -> bool:
+        """Return whether the answer is longer than that; what is over it is dropped then."""
+        left_bytes = limit_bytes - self.before_bytes
+        for number, read in enumerate(self.reads):
+            left_bytes -= len(read[3])
+            if left_bytes < 0:
+                del self.reads[number:]
+                return True
+        return False
 
     def close(self) -> None:
         """Close the socket."""

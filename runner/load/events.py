@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
+from runner.load.http1 import Malformed
+
+_LIMIT_BYTES: Final = 8 << 20
 _LINE = re.compile(rb"\r\n|\n|\r")
 
 
@@ -16,11 +20,17 @@ class Events:
         self._buffer = b""
 
     def feed(self, payload: bytes) -> list[bytes]:
-        """Return the data of every event that these bytes complete."""
+        """Return the data of every event that these bytes complete.
+
+        Raises:
+            Malformed: an event is longer than 8 MiB.
+        """
         buffer = self._buffer + payload if self._buffer else payload
         if b"\r" in buffer:
             buffer = _unix(buffer)
         if b"\n\n" not in buffer:
+            if len(buffer) > _LIMIT_BYTES:
+                raise Malformed(f"an event longer than {_LIMIT_BYTES >> 20} MiB")
             self._buffer = buffer
             return []
         *blocks, self._buffer = buffer.split(b"\n\n")

@@ -6,6 +6,7 @@ import select
 import ssl
 import time
 from collections.abc import Callable
+from typing import Final
 
 from runner.load.connection import READ_BYTES, Connection
 from runner.load.feed import Errand
@@ -13,6 +14,9 @@ from runner.load.http1 import Malformed
 from runner.load.lags import Lags
 from runner.load.pool import Pool
 from runner.load.spool import Read
+
+ANSWER_BYTES: Final = 64 << 20
+"""More than this is no answer: 100,000 tokens with their usage are half as long."""
 
 Ended = Callable[[Errand, int, str, list[Read]], None]
 """Told of every end: the request, when it was sent (0: never), how it ended, its reads."""
@@ -167,6 +171,9 @@ class Flight:
         for connection in list(self.requests.values()):
             errand = connection.errand
             if errand is None or len(connection.reads) < reads:
+                continue
+            if connection.overflows(ANSWER_BYTES):
+                self.finish(connection, f"malformed:an answer of over {ANSWER_BYTES >> 20} MiB")
                 continue
             try:
                 taken.append((errand, connection.sent_ns, connection.take_reads()))

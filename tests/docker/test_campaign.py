@@ -18,7 +18,6 @@ pytestmark = pytest.mark.docker
         ["--only", "at random", "--kills", "8", "--seed", "5"],
         ["--only", "steps of the store", "--stride", "37"],
         ["--only", "name is taken"],
-        ["--only", "another processor"],
         ["--only", "stranger's file"],
         ["--only", "SIGINT twice"],
     ],

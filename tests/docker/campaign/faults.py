@@ -181,20 +181,6 @@ def taken_name(scene: Scene) -> Outcome:
         subprocess.run(["docker", "rm", "-f", name], check=True, capture_output=True)
 
 
-def other_arch(scene: Scene) -> Outcome:
-    """Ask for an image of another processor."""
-    subprocess.run(
-        ["docker", "import", "--platform", "linux/s390x", "-", scene.bed.image],
-        input=b"\0" * 1024,  # an empty archive
-        check=True,
-        capture_output=True,
-    )
-    try:
-        return plainly(scene)
-    finally:
-        subprocess.run(["docker", "rmi", scene.bed.image], check=True, capture_output=True)
-
-
 LONG: Final = {"requests": 16, "output_tokens": 32}
 
 
@@ -291,13 +277,6 @@ FAULTS: Final = (
         act=plainly,
         keys={},
         image="nobody/has-this:1.0",
-    ),
-    Fault(
-        name="image for another processor",
-        expected=Outcome(code=3, says="docker pull --platform linux/"),
-        act=other_arch,
-        keys={},
-        image="runner-test-other-arch:1",
     ),
     Fault(
         name="container's name is taken",
