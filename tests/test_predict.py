@@ -17,6 +17,7 @@ from runner.experiment.stand_in import stood_in
 from runner.frames import Results, results
 from runner.launchers import Launcher
 from runner.load import Ask
+from runner.load.floor import Floor
 from runner.night_page import page_of
 from runner.nightly import nightly
 from runner.plan import expand
@@ -79,6 +80,15 @@ def no_launcher(kind: str) -> Launcher:
     return nothing
 
 
+NO_FLOOR = Floor(
+    in_flight=0,
+    ttft_error_p50_s=None,
+    ttft_error_p99_s=None,
+    itl_error_p50_s=None,
+    itl_error_p99_s=None,
+    output_tokens_per_s=None,
+    cpu_per_token_s=None,
+)
 WORLD = World(launcher=no_launcher, nvml=lambda: None, sweep=lambda kinds: ())
 
 
@@ -216,3 +226,42 @@ def test_a_flag_that_the_engine_does_not_know_ends_a_predicted_start() -> None:
     assert not boot.alive
     assert boot.ready_s is None
     assert any("unrecognized arguments: --max-batched-tokenz 5" in line for line in boot.log)
+
+
+SERVED = """
+question = "Do both say the same?"
+boots = 1
+[common]
+model = "Qwen/Qwen3-1.7B"
+context_tokens = 2048
+max_running = 8
+[engines.vllm]
+simulate = { gpu = "laptop-8gb", startup_s = 0.1, speed = 20 }
+memory = { kv_tokens = 8192 }
+[engines.sglang]
+simulate = { gpu = "laptop-8gb", startup_s = 0.1, speed = 20 }
+memory = { kv_tokens = 8192 }
+[[loads]]
+workload = "shared_prefix"
+prefixes = 2
+prefix_tokens = 200
+suffix_tokens = 20
+output_tokens = 4
+concurrency = 1
+requests = 12
+"""
+
+
+def test_a_server_and_its_prediction_find_the_same_in_the_prefix_cache(tmp_path: Path) -> None:
+    experiment = read(written(tmp_path, SERVED))
+    served_by = World(floor=lambda client: NO_FLOOR, nvml=lambda: None)
+    served = execute(expand(experiment), served_by, tmp_path / "served")
+    offline = execute(expand(stood_in(experiment)), WORLD, tmp_path / "offline")
+    asked = ["engine", "request", "warmup", "input_tokens", "output_tokens", "cached_tokens"]
+    tables = []
+    for summary in (served, offline):
+        found = results(summary.folder)
+        rows = found.requests.merge(found.cells[["cell_id", "engine"]], on="cell_id")
+        tables.append(rows.sort_values(["engine", "request"])[asked].to_dict("records"))
+    assert tables[0] == tables[1]
+    assert sum(row["cached_tokens"] for row in tables[0]) > 0
