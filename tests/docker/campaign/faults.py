@@ -251,25 +251,11 @@ FAULTS: Final = (
         keys=LONG,
     ),
     Fault(
-        name="docker pause under load",
-        expected=Outcome(code=0, boots=("done",), says="loads void"),
-        act=under_load("pause"),
-        keys={"requests": 2, "output_tokens": 64, "request_s": 1},
-    ),
-    Fault(
         name="the image lacks the program",
         expected=_failed("ready exited"),
         act=plainly,
         keys={},
         image="base",
-    ),
-    Fault(
-        name="no NVIDIA runtime",
-        expected=Outcome(
-            code=1, boots=("failed start docker_failed",), says="nvidia-container-toolkit"
-        ),
-        act=plainly,
-        keys={"common": "gpus = 1"},
     ),
     Fault(
         name="image missing",
