@@ -49,7 +49,7 @@ def _built(now: Side, then: Side, name: str) -> Iterator[str]:
 
 def _seen(now: Side, then: Side, name: str) -> Iterator[str]:
     for one in _differing(now, then, name):
-        if set(one.ours) != set(one.theirs):
+        if not set(one.ours) & set(one.theirs):  # else some boots were alike: nobody changed it
             was = shown(one.theirs) or "unknown"
             yield f"{one.rule.name} ({was} became {shown(one.ours)})"
 
