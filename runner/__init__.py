@@ -9,7 +9,7 @@ _DOORS = {
     "read": "runner.experiment.read",
     "expand": "runner.plan",
     "execute": "runner.run",
-    "results": "runner.frames",
+    "results": "runner.stored.frames",
 }
 
 __all__ = ["execute", "expand", "read", "results"]

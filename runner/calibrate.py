@@ -17,8 +17,8 @@ from engines.sim.figures import Figure, Figures
 from engines.sim.predict import profile_of
 from engines.sim.profile import Profile
 from runner.errors import DONE, FAILED, NotEnoughData, RunnerError
-from runner.frames import Results, latest_runs, results
-from runner.parts import write_text
+from runner.stored.frames import Results, latest_runs, results
+from runner.stored.parts import write_text
 from runner.tables.over_boots import complete, records
 
 MEASURE: Final = "output_tokens_per_s"

@@ -38,10 +38,10 @@ class Commands(click.Group):
     beside: ClassVar = {
         "audit": "runner.audit",
         "calibrate": "runner.calibrate",
-        "clean": "runner.clean",
-        "compare": "runner.compare",
-        "export": "runner.export",
-        "nightly": "runner.nightly",
+        "clean": "runner.owners.clean",
+        "compare": "runner.sides.compare",
+        "export": "runner.stored.export",
+        "nightly": "runner.nights.nightly",
         "scrape": "runner.scrape",
     }
 
@@ -144,11 +144,11 @@ def execute(file: Path, results: Path, *, simulate: bool, gpu: str | None, **opt
     """
     from runner.experiment.read import read
     from runner.experiment.stand_in import stood_in
-    from runner.frames import results as read_results
     from runner.plan import expand
     from runner.progress import watching
     from runner.report import report
     from runner.run import execute
+    from runner.stored.frames import results as read_results
     from runner.world import World
 
     stop_on_signals()
@@ -185,9 +185,9 @@ def report(path: Path, form: Any, out: Path | None, **options: Any) -> None:
     runner report results/quickstart --table ttft --format markdown
     runner report results --format parquet --out tables
     """
-    from runner.frames import latest_runs
-    from runner.frames import results as read_results
     from runner.report import report, write_parquet
+    from runner.stored.frames import latest_runs
+    from runner.stored.frames import results as read_results
     from runner.tables.columns import wanted
 
     if (form == "parquet") != (out is not None):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from runner.experiment import Compare
-from runner.frames import results
 from runner.plan import Plan
 from runner.plan.power import declared_pairs
 from runner.stats.design import Spread, past_spread
 from runner.stats.interval import pairs
 from runner.stats.refusal import Refusal
+from runner.stored.frames import results
 from runner.tables import variance
 from runner.tables.columns import wanted
 from runner.tables.samples import Samples, samples

@@ -14,9 +14,9 @@ from runner import tables
 from runner.doubts import ADVICE
 from runner.errors import ExperimentError
 from runner.experiment.complaints import suggestion
-from runner.frames import Results
-from runner.parts import write_table
 from runner.report_html import page
+from runner.stored.frames import Results
+from runner.stored.parts import write_table
 from runner.tables import Shown, Table
 from runner.tables.grid import grid, plain, records, wrapped
 

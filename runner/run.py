@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner import flag_check
-from runner.clean import Finding, told
+from runner.boots.gpu import Gpus, Nvml
+from runner.boots.series import Series, client_of
 from runner.errors import DONE, FAILED, HostError
-from runner.gpu import Gpus, Nvml
 from runner.launchers import Launcher, Pulling
-from runner.lock import locked
+from runner.owners.clean import Finding, told
 from runner.plan import Plan
 from runner.plan.launch import models_folder
-from runner.preflight import Build, builds_of, make_models_folder
+from runner.preflight import flag_check
+from runner.preflight.build import Build, builds_of, make_models_folder
 from runner.progress import Happening, Watch, unseen
 from runner.secrets import Redactor
-from runner.series import Series, client_of
 from runner.stages import following, frozen_stage, missing_boots, rows_of_stages
-from runner.store import FINISHED, Run, Store
+from runner.stored.lock import locked
+from runner.stored.store import FINISHED, Run, Store
 from runner.world import World
 
 
@@ -201,7 +201,7 @@ def _fetch(plan: Plan, models: Path, world: World, tell: Callable[[str], None]) 
     """Bring the models that containers need into the cache, outside of every boot's times."""
     if not any(cell.fetches_model for cell in plan.cells):
         return
-    from runner.fetch import Hub, fetch_all
+    from runner.preflight.fetch import Hub, fetch_all
 
     limit_s = plan.experiment.timeouts.fetch_s
     fetch_all(

@@ -8,7 +8,7 @@ from typing import Any
 from runner.plan import Plan, PlannedBoot, second_stage
 from runner.plan.rows import cell_rows
 from runner.plan.stages import smallest_kv_tokens
-from runner.store import FINISHED, Run
+from runner.stored.store import FINISHED, Run
 
 
 def missing_boots(plan: Plan, run: Run, *, retry_failed: bool) -> Iterator[PlannedBoot]:

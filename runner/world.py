@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from runner.clean import Finding, sweep_containers, sweep_local
+from runner.boots.gpu import Nvml, open_nvml
+from runner.boots.measure import Client
 from runner.errors import HostError
-from runner.gpu import Nvml, open_nvml
 from runner.launchers import Launcher
 from runner.load.floor import Floor, floor
-from runner.measure import Client
+from runner.owners.clean import Finding, sweep_containers, sweep_local
 
 
 def launcher_of(kind: str) -> Launcher:

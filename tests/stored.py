@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.frames import Results, results
 from runner.secrets import Redactor
-from runner.store import Run, Store
+from runner.stored.frames import Results, results
+from runner.stored.store import Run, Store
 
 FILE = """
 question = "How much do figures move when nothing changes but the start of the server?"

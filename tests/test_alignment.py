@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.alignment import RULES, Observed, Value, aligned, sentence
+from runner.sides.alignment import RULES, Observed, Value, aligned, sentence
 
 VLLM = Observed(
     cell="vllm",

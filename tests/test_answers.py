@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from runner import tables
 from runner.cli import main
-from runner.frames import Results, results
 from runner.load.answer import Answer
 from runner.load.said import LIMIT_BYTES
+from runner.stored.frames import Results, results
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import engines
-from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of, refusal_of
+from runner.boots.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of, refusal_of
 from runner.errors import ExperimentError
 from runner.experiment import LoadKeys
 from runner.experiment.levels import Load, loads_of

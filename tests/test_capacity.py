@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from runner import tables
+from runner.boots.search import Answer, Probe, Range, step
 from runner.cli import main
-from runner.frames import Results, results
-from runner.search import Answer, Probe, Range, step
+from runner.stored.frames import Results, results
 from runner.tables import Centre
 
 FILE = """

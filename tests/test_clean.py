@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from runner import clean, owner
-from runner.clean import Finding, sweep_local, told
 from runner.launchers import Launch
 from runner.launchers.process import ProcessLauncher
 from runner.launchers.trail import folder
+from runner.owners import clean, owner
+from runner.owners.clean import Finding, sweep_local, told
 
 RUNNER = """
 import pathlib, sys, time
-from runner import owner
+from runner.owners import owner
 from runner.launchers import Launch
 from runner.launchers.process import ProcessLauncher
 labels = owner.labels(owner.here(), experiment="e", run="r", cell="c", boot="3")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.content import content_hash
+from runner.preflight.content import content_hash
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from runner.cli import main
 from runner.experiment import Experiment
-from runner.frames import results
 from runner.plan.cells import Cell, cells_of
 from runner.plan.dominated import BESIDE_KV, CAUSES, FOR_KV, dominating, needs_more
+from runner.stored.frames import results
 
 
 def cells(**axes: list[Any]) -> list[Cell]:

@@ -13,7 +13,7 @@ import duckdb
 import pandas as pd
 
 import runner
-from runner import rows
+from runner.stored import rows
 
 ROOT = Path(__file__).parents[1]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import engines
 from engines import Fact, Value
-from runner.drift import doubts_about, doubts_about_pages, told_by
-from runner.pages import Stated
+from runner.boots.drift import doubts_about, doubts_about_pages, told_by
+from runner.boots.pages import Stated
 
 VLLM = engines.get("vllm")
 COMPLETE: dict[str, Value] = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import engines
 from engines import Fact, Sample, Sampling
 from engines.facts import CATALOGUE, COUNTERS
-from runner.pages import Caller, flush
+from runner.boots.pages import Caller, flush
 
 
 def page(engine: str, path: str, body: object) -> dict[str, Any]:

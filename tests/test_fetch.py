@@ -17,13 +17,13 @@ import pytest
 
 from runner.errors import HostError
 from runner.experiment.read import read
-from runner.fetch import Hub
-from runner.frames import results
 from runner.launchers import NO_PULL, Image, Launch, LaunchError, Pulling
 from runner.load.floor import Floor
 from runner.plan import expand
 from runner.plan.cells import HubModel
+from runner.preflight.fetch import Hub
 from runner.run import execute
+from runner.stored.frames import results
 from runner.world import World
 
 COMMIT = "1234567890abcdef1234567890abcdef12345678"

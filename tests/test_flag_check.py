@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from runner.boots.gpu import Gpus
 from runner.errors import ExperimentError, HostError
 from runner.experiment.read import read
-from runner.flag_check import check_flags
-from runner.gpu import Gpus
 from runner.launchers import NO_PULL, Exit, Image, Launch, Pulling
 from runner.plan import Plan, expand
-from runner.preflight import Build
+from runner.preflight.build import Build
+from runner.preflight.flag_check import check_flags
 from runner.workloads import Vocabulary
 
 FILE = """

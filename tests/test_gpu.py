@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runner import gpu
-from runner.gpu import GpuProcess, Gpus, Nvml, Sampler, levels, open_nvml, wait_until_idle
+from runner.boots import gpu
+from runner.boots.gpu import GpuProcess, Gpus, Nvml, Sampler, levels, open_nvml, wait_until_idle
 
 GIB = 2**30
 

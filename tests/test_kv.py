@@ -8,7 +8,7 @@ import pytest
 
 from engines import Fact
 from engines.kv import disagreement, per_token, share
-from runner.drift import doubts_about_kv
+from runner.boots.drift import doubts_about_kv
 
 QWEN3_1_7B: dict[str, Any] = {
     "num_hidden_layers": 28,

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from runner.errors import HostError
-from runner.lock import locked
+from runner.stored.lock import locked
 
 HOLD = """
 import pathlib, sys
-from runner.lock import locked
+from runner.stored.lock import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

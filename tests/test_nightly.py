@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from runner import nightly as nights
 from runner.cli import main
 from runner.errors import ExperimentError, HostError
 from runner.experiment.night import read_night
-from runner.night_page import Page, page_of
-from runner.nightly import deadline_of, name_of, nightly, post
+from runner.nights import nightly as nights
+from runner.nights.nightly import deadline_of, name_of, nightly, post
+from runner.nights.page import Page, page_of
 from runner.plan import Plan, expand
 from runner.plan.rows import cell_rows
 from runner.run import NightPart, Summary
-from runner.store import Store
+from runner.stored.store import Store
 from runner.world import World
 
 EXPERIMENT = """

@@ -12,8 +12,8 @@ from typing import Any
 from runner.experiment.night import read_night
 from runner.launchers import NO_PULL, Image, Launch, Launcher, Pulling, Server
 from runner.load.floor import Floor
-from runner.night_page import Page, page_of
-from runner.nightly import nightly
+from runner.nights.nightly import nightly
+from runner.nights.page import Page, page_of
 from runner.world import World, launcher_of
 
 EXPERIMENT = """

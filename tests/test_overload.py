@@ -8,9 +8,9 @@ from itertools import islice
 
 import pytest
 
+from runner.boots.overload import InFlight, overloaded
 from runner.load.arrivals import POISSON, Flat, due_times
-from runner.overload import InFlight, overloaded
-from runner.queue import open_loop
+from runner.stats.queue import open_loop
 
 
 def sampled(

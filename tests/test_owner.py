@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import owner
-from runner.owner import Evidence, Owner, Verdict, judge
+from runner.owners import owner
+from runner.owners.owner import Evidence, Owner, Verdict, judge
 
 OWNER = Owner(machine_boot="boot-1", pid_namespace=10, pid=500, started_ticks=7_000)
 SEEN = Evidence(

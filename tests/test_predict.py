@@ -14,14 +14,14 @@ from runner.errors import ExperimentError
 from runner.experiment.night import read_night
 from runner.experiment.read import read
 from runner.experiment.stand_in import stood_in
-from runner.frames import Results, results
 from runner.launchers import Launcher
 from runner.load import Ask
 from runner.load.floor import Floor
-from runner.night_page import page_of
-from runner.nightly import nightly
+from runner.nights.nightly import nightly
+from runner.nights.page import page_of
 from runner.plan import expand
 from runner.run import execute
+from runner.stored.frames import Results, results
 from runner.world import World
 
 FILE = """

@@ -10,7 +10,7 @@ from runner.errors import HostError
 from runner.experiment import Experiment
 from runner.plan import expand
 from runner.plan.cells import Cell
-from runner.preflight import make_models_folder
+from runner.preflight.build import make_models_folder
 
 
 def cells(model: str) -> tuple[Cell, ...]:

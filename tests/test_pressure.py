@@ -12,9 +12,9 @@ from click.testing import CliRunner
 import engines
 from engines import Sample
 from runner import doubts, tables
+from runner.boots.pressure import reading, watched
 from runner.cli import main
-from runner.frames import results
-from runner.pressure import reading, watched
+from runner.stored.frames import results
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runner.boots.probe import Gauge, Tried, judged
+from runner.boots.search import Answer, Next, Probe, step
 from runner.doubts import doubt
 from runner.experiment import LoadKeys
 from runner.experiment.levels import Load, loads_of
@@ -20,10 +22,8 @@ from runner.load.arrivals import POISSON, Flat, due_times
 from runner.load.figures import figures
 from runner.load.proof import Proof
 from runner.load.verdict import Limits
-from runner.probe import Gauge, Tried, judged
-from runner.queue import open_loop
-from runner.search import Answer, Next, Probe, step
 from runner.stats.interval import Interval, geometric
+from runner.stats.queue import open_loop
 
 SERVICE_S, SERVERS = 2.0, 16
 CAPACITY_PER_S = SERVERS / SERVICE_S

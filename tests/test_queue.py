@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from runner import tables
 from runner.load.arrivals import POISSON, Flat, due_times
-from runner.queue import closed_loop, latency, one_state, open_loop, over_seeds
+from runner.stats.queue import closed_loop, latency, one_state, open_loop, over_seeds
 
 REQUESTS = 4000
 SERVICE_S = 0.25

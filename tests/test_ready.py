@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from engines import Engine, Sampling
-from runner.growing import GrowingLog
+from runner.boots.growing import GrowingLog
+from runner.boots.ready import Readiness, wait_until_ready
 from runner.launchers import Exit, Way
-from runner.ready import Readiness, wait_until_ready
 
 Answer = httpx.Response | Exception
 

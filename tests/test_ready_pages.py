@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from engines import Engine, Fact, Flush, Probe, Sample
-from runner import pages
-from runner.pages import Caller
+from runner.boots import pages
+from runner.boots.pages import Caller
 
 Serve = Callable[[Callable[[socket.socket], None]], str]
 

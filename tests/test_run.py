@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from runner.cli import main
-from runner.frames import results
+from runner.stored.frames import results
 
 
 @pytest.fixture(autouse=True)

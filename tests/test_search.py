@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.search import Answer, Next, Probe, Range, Slo, meets, most_probes, requests_for, step
+from runner.boots.search import (
+    Answer,
+    Next,
+    Probe,
+    Range,
+    Slo,
+    meets,
+    most_probes,
+    requests_for,
+    step,
+)
 
 
 def searched(capacity: float, within: Range) -> tuple[Answer, list[Probe]]:

@@ -12,14 +12,14 @@ from runner import tables
 from runner.errors import ExperimentError
 from runner.experiment.night import read_night
 from runner.experiment.read import read
-from runner.frames import Results, results
 from runner.plan import Plan, expand, second_stage
 from runner.plan.estimate import estimate
 from runner.plan.stages import smallest_kv_tokens
 from runner.plan.text import planned
 from runner.progress import Happening
 from runner.run import Summary, execute
-from runner.store import Store
+from runner.stored.frames import Results, results
+from runner.stored.store import Store
 from runner.world import World
 
 FILE = """

@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from runner import parts, rows
-from runner.frames import latest_runs, results
-from runner.parts import DiskFull
 from runner.secrets import Redactor
-from runner.store import Desk, Run, Store
+from runner.stored import parts, rows
+from runner.stored.frames import latest_runs, results
+from runner.stored.parts import DiskFull
+from runner.stored.store import Desk, Run, Store
 
 NO_SECRETS = Redactor(())
 
@@ -87,7 +87,7 @@ def test_a_death_at_any_step_of_a_commit_loses_nothing_and_repeats_nothing(
 
     with monkeypatch.context() as patch:
         for name in ("write_table", "compress"):
-            patch.setattr(f"runner.store.{name}", dying(getattr(parts, name)))
+            patch.setattr(f"runner.stored.store.{name}", dying(getattr(parts, name)))
         with suppress(KeyboardInterrupt):
             desk.commit({**begun(desk), "outcome": "done"}, {"facts": []}, NO_SECRETS)
     run.recover(NO_SECRETS)
@@ -146,7 +146,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_leaves_no_half_file(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("runner.parts.pq.write_table", full)
+    monkeypatch.setattr("runner.stored.parts.pq.write_table", full)
     with pytest.raises(DiskFull, match="the disk is full"):
         parts.write_table(tmp_path / "boots.parquet", rows.to_arrow("boots", []))
     assert list(tmp_path.iterdir()) == []

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from runner.clean import Finding
+from runner.boots.gpu import Gpus
 from runner.cli import main
 from runner.errors import HostError
-from runner.frames import results
-from runner.gpu import Gpus
-from runner.preflight import Build
+from runner.owners.clean import Finding
+from runner.preflight.build import Build
 from runner.run import refuse_shared_gpus
+from runner.stored.frames import results
 from runner.workloads import Vocabulary
 
 FILE = """

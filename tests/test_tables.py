@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from runner import tables
-from runner.frames import Results, results
 from runner.report import report
+from runner.stored.frames import Results, results
 from runner.tables.columns import wanted
 from runner.tables.grid import WIDTH
 

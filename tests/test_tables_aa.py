@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from runner.experiment.read import read
-from runner.frames import results
 from runner.plan import Plan, expand
 from runner.report import report
+from runner.stored.frames import results
 from runner.tables.aa import build
 from runner.tables.comparison import build as comparison
 

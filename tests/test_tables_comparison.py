@@ -14,9 +14,9 @@ import pytest
 from runner.errors import ExperimentError
 from runner.experiment.pairs import pairs_of
 from runner.experiment.read import read
-from runner.frames import Results, results
 from runner.plan import expand
 from runner.report import report
+from runner.stored.frames import Results, results
 from runner.tables.comparison import build
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from runner.cli import main
 from runner.experiment.read import read
-from runner.frames import results
 from runner.plan import expand
 from runner.plan.text import planned
+from runner.stored.frames import results
 from runner.tables import Centre, phases, variance
 
 

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from runner import tables
-from runner.frames import Results
 from runner.report import report
+from runner.stored.frames import Results
 from runner.tables.article import published
 
 MS = 1_000_000

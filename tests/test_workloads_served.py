@@ -15,7 +15,8 @@ import tenacity
 
 import engines
 from engines import Served
-from runner.asks import Draw, asks_of, path_of, prompts_of
+from runner.boots.asks import Draw, asks_of, path_of, prompts_of
+from runner.boots.measure import request_row
 from runner.experiment import LoadKeys
 from runner.experiment.levels import loads_of
 from runner.figures.hits import Hits, hits
@@ -26,8 +27,7 @@ from runner.figures.structured import grammar
 from runner.launchers.process import free_port
 from runner.load import Target, Timeline
 from runner.load.drive import drive
-from runner.measure import request_row
-from runner.rows import to_arrow
+from runner.stored.rows import to_arrow
 from runner.workloads import Vocabulary
 
 VOCABULARY = Vocabulary()

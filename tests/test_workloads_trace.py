@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import engines
 from runner import workloads
-from runner.asks import Draw, asks_of
+from runner.boots.asks import Draw, asks_of
 from runner.errors import ExperimentError
 from runner.experiment import LoadKeys
 from runner.experiment.levels import loads_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from runner import workloads
+from runner.boots.search import Range, requests_for
 from runner.experiment import LoadKeys, PerStream, Requests
-from runner.search import Range, requests_for
 
 LevelKind = Literal["concurrency", "rate_per_s", "speed", "burst"]
 _LETTERS: Final = {"concurrency": "c", "rate_per_s": "r", "speed": "x", "burst": "b"}

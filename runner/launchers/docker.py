@@ -17,7 +17,7 @@ from runner.launchers.daemon import Daemon, DaemonGone, Late, Refused
 from runner.launchers.log import LogFile
 from runner.launchers.process import secret_values
 from runner.launchers.pull import pull
-from runner.owner import own_container, without_container
+from runner.owners.owner import own_container, without_container
 
 CONNECT_S: Final = 1.0
 

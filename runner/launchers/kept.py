@@ -12,7 +12,7 @@ from typing import Final
 
 from runner.launchers import Launch, keeper, trail
 from runner.launchers.trail import Trail
-from runner.owner import started_ticks
+from runner.owners.owner import started_ticks
 
 BEYOND_GRACE_S: Final = keeper.KILL_S + 10.0
 

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from runner import owner
 from runner.launchers.keeper import KILL_S, POLL_S, descendants, pids, stat
+from runner.owners import owner
 
 VARIABLE: Final = "RUNNER_SERVER"
 """Environment variable that all descendants of a local server inherit, to be told by."""

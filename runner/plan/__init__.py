@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engines import Arguments
-from runner.asks import refusal_of
+from runner.boots.asks import refusal_of
 from runner.experiment import Experiment
 from runner.experiment.aa import AGAIN
 from runner.experiment.levels import Load, loads_of

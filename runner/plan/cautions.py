@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from runner import workloads
+from runner.boots.search import requests_for
 from runner.experiment import Experiment
 from runner.experiment.levels import Load
 from runner.experiment.matrix import matches, points_of
 from runner.plan.cells import Cell
-from runner.search import requests_for
 from runner.workloads.lengths import Distribution, longest
 
 _FEW_FOR_P99 = 100

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Final, Literal
 
-from runner.asks import Draw, own_s, prompts_of
+from runner.boots.asks import Draw, own_s, prompts_of
+from runner.boots.search import Next, Probe, Range, step
 from runner.experiment.levels import Load
 from runner.plan import Plan
 from runner.plan.cells import Cell
-from runner.search import Next, Probe, Range, step
 from runner.workloads import Vocabulary
 from runner.workloads.lengths import Distribution, longest
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.boots.search import most_probes
 from runner.experiment.levels import Load
 from runner.launchers import Launch
 from runner.launchers.docker_line import equivalent
@@ -19,7 +20,6 @@ from runner.plan.estimate import estimate, is_primed
 from runner.plan.launch import Circumstances, launch_of, models_folder
 from runner.plan.power import power_lines
 from runner.plan.stages import NOMINAL_TOKENS, SMALLEST
-from runner.search import most_probes
 from runner.secrets import Redactor
 from runner.stats.design import Spread
 

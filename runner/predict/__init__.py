@@ -14,12 +14,12 @@ import httpx
 from engines import Fact
 from engines.reading import Reader, Reading
 from engines.sim.predict import Boot
-from runner import pages
-from runner.boot import Bench
-from runner.life import Failure, Life, fact_rows, row_of
+from runner.boots import pages
+from runner.boots.boot import Bench
+from runner.boots.life import Failure, Life, fact_rows, row_of
 from runner.plan.cells import SIMULATED_PROGRAM
 from runner.predict.loads import predicted_loads
-from runner.store import Desk
+from runner.stored.store import Desk
 
 _COMPILE_CACHE: Final = {True: "none", False: "warm", None: "none"}
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from engines.sim.offline import Timeline as Simulated
 from engines.sim.predict import Boot
-from runner import doubts, rows
-from runner.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
-from runner.boot import Bench
+from runner import doubts
+from runner.boots.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
+from runner.boots.boot import Bench
+from runner.boots.measure import request_row
 from runner.experiment.levels import Load
 from runner.load import Timeline
 from runner.load.census import census
@@ -18,8 +19,8 @@ from runner.load.evidence import windows_of
 from runner.load.figures import Figures, figures
 from runner.load.proof import Proof
 from runner.load.verdict import verdict
-from runner.measure import request_row
-from runner.store import Desk
+from runner.stored import rows
+from runner.stored.store import Desk
 
 _ORIGIN_NS: Final = 1_000_000_000
 """Where an engine's clock begins: a time of 0 would mean that nothing happened."""

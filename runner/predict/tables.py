@@ -12,11 +12,11 @@ from engines.sim.profile import Profile
 from runner import tables
 from runner.experiment import Experiment
 from runner.experiment.stand_in import stood_in
-from runner.frames import Results, results
 from runner.plan import expand
 from runner.plan.text import spelled_time
 from runner.report import report
 from runner.run import execute
+from runner.stored.frames import Results, results
 from runner.tables.grid import wrapped
 from runner.world import World
 

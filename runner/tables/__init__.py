@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from runner.frames import Results
+from runner.stored.frames import Results
 
 Doubts = Mapping[str, Sequence[str]]
 """Name of a doubt -> what was seen, each with its subject."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 import pandas as pd
 
 from runner.experiment.aa import AGAIN
-from runner.frames import Results, once
 from runner.stats.interval import Interval, LogMean, paired, pairs
 from runner.stats.nights import alarm_rate
 from runner.stats.refusal import Refusal
 from runner.stats.verdict import Comparison, Rules, Verdict, least_boots, verdicts
+from runner.stored.frames import Results, once
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.kinds import Key

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 
 from runner.figures.accuracy import Agreement
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.agreements import LEAST_FIRST_RATIO, Held, agreements
 from runner.tables.runs import cells_of

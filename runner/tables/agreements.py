@@ -10,7 +10,7 @@ import pandas as pd
 
 from runner.figures.accuracy import Agreement, agreement
 from runner.figures.latency import served
-from runner.frames import Results, once
+from runner.stored.frames import Results, once
 from runner.tables.declared import declared
 from runner.tables.kinds import Key
 from runner.tables.over_boots import every_load

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pandas as pd
 
 import engines
-from runner.alignment import RULES, Observed, Value, sentence
-from runner.alignment import shown as spelled
-from runner.frames import Results, once
+from runner.sides.alignment import RULES, Observed, Value, sentence
+from runner.sides.alignment import shown as spelled
+from runner.stored.frames import Results, once
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.grid import number

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.article_measures import Found, found_of
 from runner.tables.declared import declared

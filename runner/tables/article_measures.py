@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import interference, prefix, structured
 from runner.tables.derived import Derive, derived
 from runner.tables.kinds import Key

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from runner.experiment.read import overlaid
 from runner.experiment.searched import Capacity
 from runner.figures.capacity import instances
-from runner.frames import Results
 from runner.stats.interval import geometric
 from runner.stats.refusal import Refusal
+from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
 from runner.tables.kinds import spans
 from runner.tables.over_boots import Seen, Values, complete, labelled

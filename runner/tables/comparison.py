@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.alignment import Observed, aligned, sentence
-from runner.expected import PHASES
-from runner.frames import Results
+from runner.nights.expected import PHASES
+from runner.sides.alignment import Observed, aligned, sentence
 from runner.stats.design import Spread, gpu_minutes, past_spread
 from runner.stats.interval import LogMean, interval, paired, pairs, unequal_tails
 from runner.stats.nights import unresolved
 from runner.stats.refusal import Refusal
 from runner.stats.verdict import Comparison, Rules, Verdict, verdicts
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.aa import floors
 from runner.tables.agreements import agreements

@@ -18,7 +18,7 @@ from runner.experiment.levels import Load, loads_of
 from runner.experiment.night import REFERENCE
 from runner.experiment.pairs import pairs_of
 from runner.experiment.read import overlaid
-from runner.frames import Results, once
+from runner.stored.frames import Results, once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from runner.frames import Results
 from runner.load import Timeline
+from runner.stored.frames import Results
 from runner.tables.over_boots import measured
 
 Derive = Callable[[Iterable[Timeline], Mapping[Any, Any]], Mapping[str, float | None]]

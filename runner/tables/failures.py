@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from engines.causes import CATALOGUE
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.over_boots import labelled, records
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.over_boots import by_load, measured, values
 

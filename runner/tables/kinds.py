@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.drift import ROUNDING_BYTES
-from runner.frames import Results
+from runner.boots.drift import ROUNDING_BYTES
 from runner.stats.groups import Fact, by_fact
 from runner.stats.share import Share
+from runner.stored.frames import Results
 from runner.tables.columns import FLOOR
 from runner.tables.grid import number
 

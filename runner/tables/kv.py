@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.frames import Results
 from runner.stats.interval import Interval
 from runner.stats.kv import Side, covariate, gap, hindrance, near
 from runner.stats.refusal import Refusal
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.grid import told

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.frames import Results
 from runner.stats.interval import Interval, ratio
+from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
 from runner.tables.declared import declared
 from runner.tables.kinds import kinds_of

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.frames import Results
 from runner.load.arrivals import POISSON, Flat, Gamma, Law, due_times
-from runner.queue import Latency, closed_loop, latency, one_state, over_seeds
+from runner.stats.queue import Latency, closed_loop, latency, one_state, over_seeds
+from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
 from runner.tables.over_boots import measured
 

@@ -15,13 +15,13 @@ import pandas as pd
 from pandas.api.types import is_scalar
 
 from runner import workloads
-from runner.frames import Results, once
 from runner.stats.bootstrap import LEAST_BOOTS, bootstrap, quantile
 from runner.stats.drift import Drift, over_blocks
 from runner.stats.interval import unequal_tails
 from runner.stats.refusal import Refusal
 from runner.stats.split import by_metric
 from runner.stats.unseen import unseen_mode
+from runner.stored.frames import Results, once
 from runner.tables import Centre, Shown
 from runner.tables.kinds import Kinds, kinds_of, spans
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.kinds import KEY, spans
 from runner.tables.over_boots import Values, centre, labelled

@@ -7,8 +7,8 @@ from statistics import median
 from typing import Any, Final
 
 from runner.figures.shared_prefix import first_and_later
-from runner.frames import Results
 from runner.load import Timeline
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.derived import derived
 from runner.tables.over_boots import Metric, over_boots

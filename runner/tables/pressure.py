@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.over_boots import Metric, measured, over_boots
 

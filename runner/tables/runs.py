@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables.kinds import Key
 from runner.tables.over_boots import records
 

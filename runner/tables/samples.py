@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from runner.frames import Results, once
 from runner.stats.interval import per_boot
 from runner.stats.kv import requests_at_once
+from runner.stored.frames import Results, once
 from runner.tables.kinds import Key
 from runner.tables.over_boots import measured, values
 

@@ -11,7 +11,7 @@ import pandas as pd
 from engines.facts import CATALOGUE as FACTS
 from engines.observing import FROM_LOAD, OBSERVED
 from engines.settings import CATALOGUE
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.kinds import spans
 from runner.tables.over_boots import labelled, records

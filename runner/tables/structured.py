@@ -12,8 +12,8 @@ from typing import Any, Final
 import pandas as pd
 
 from runner.figures.structured import cost_at_equal_lengths, grammar, validity
-from runner.frames import Results
 from runner.load import Timeline
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.derived import derived

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.frames import Results
+from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.over_boots import Metric, over_boots
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from runner.frames import Results
 from runner.stats.design import spread
 from runner.stats.refusal import Refusal
 from runner.stats.variance import Groups, VarianceShare, boot_share, next_plan, night_share
+from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
 from runner.tables.declared import declared
 from runner.tables.kinds import Key, Kinds, kinds_of

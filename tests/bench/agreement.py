@@ -25,7 +25,7 @@ from runner.load import Ask, Target
 from runner.load.drive import drive
 from runner.load.figures import figures
 from runner.load.wire import Tapped, interface_to, tapped
-from runner.preflight import vocabulary_of
+from runner.preflight.build import vocabulary_of
 from tests.bench.peers import CLIENT_CORE, Claim, Job, claimed, pinned, vllm
 from tests.real.booting import IMAGES, Booted, booting
 

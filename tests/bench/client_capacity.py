@@ -150,8 +150,8 @@ import resource, sys
 from pathlib import Path
 import pyarrow.parquet as pq
 from runner.load import shard
-from runner.measure import request_row
-from runner.store import BootKey, Store
+from runner.boots.measure import request_row
+from runner.stored.store import BootKey, Store
 
 path = Path(sys.argv[1])
 desk = Store(path.parent / "results", "bench").new_run("content", "").desk("cell", 0)

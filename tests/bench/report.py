@@ -18,10 +18,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from runner import rows
-from runner.frames import results
-from runner.night_history import earlier
+from runner.nights.history import earlier
 from runner.report import report
+from runner.stored import rows
+from runner.stored.frames import results
 from runner.tables.columns import wanted
 
 BOOTS, CELLS, REQUESTS = 2_000, 20, 5_000

@@ -21,10 +21,10 @@ import numpy as np
 
 from runner.experiment.read import read
 from runner.experiment.stand_in import stood_in
-from runner.frames import Results, results
 from runner.load.floor import Floor
 from runner.plan import expand
 from runner.run import execute
+from runner.stored.frames import Results, results
 from runner.world import World
 
 FILE: Final = """

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from runner.boots.published import published_floor
 from runner.cli import main
-from runner.frames import results
 from runner.launchers import Launch, docker
 from runner.launchers.docker import DockerLauncher
-from runner.published import published_floor
+from runner.stored.frames import results
 
 pytestmark = pytest.mark.docker
 

@@ -16,13 +16,13 @@ import pytest
 
 import engines
 from engines import Served
-from runner import pages
-from runner.clean import sweep_containers
+from runner.boots import pages
+from runner.boots.ready import wait_until_ready
 from runner.launchers import Launch
 from runner.launchers.container import DockerServer
 from runner.launchers.daemon import Daemon
 from runner.launchers.docker import DockerLauncher
-from runner.ready import wait_until_ready
+from runner.owners.clean import sweep_containers
 
 pytestmark = pytest.mark.docker
 

@@ -13,17 +13,17 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from runner import clean, owner
-from runner.clean import Finding, sweep_containers
 from runner.launchers.daemon import Daemon
-from runner.owner import Owner
+from runner.owners import clean, owner
+from runner.owners.clean import Finding, sweep_containers
+from runner.owners.owner import Owner
 
 pytestmark = pytest.mark.docker
 
 TEST = f"runner-test-{uuid.uuid4().hex[:8]}"
 WHOAMI = """
 import dataclasses, json, sys
-from runner import owner
+from runner.owners import owner
 print(json.dumps(dataclasses.asdict(owner.here())), flush=True)
 sys.stdin.read()
 """

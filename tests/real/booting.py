@@ -14,15 +14,15 @@ import httpx
 
 from engines import Fact, Sampling
 from engines.reading import Reader, Reading
-from runner import pages
+from runner.boots import pages
+from runner.boots.growing import GrowingLog
+from runner.boots.ready import wait_until_ready
 from runner.experiment.read import read
-from runner.growing import GrowingLog
 from runner.launchers.container import DockerServer
 from runner.launchers.docker import DockerLauncher
 from runner.plan import Plan, expand
 from runner.plan.cells import Cell
 from runner.plan.launch import Circumstances, launch_of
-from runner.ready import wait_until_ready
 
 IMAGES = {"vllm": "local/vllm-cpu:0.32.0", "sglang": "local/sglang-cpu:0.5.23"}
 MODEL = Path("/var/tmp/real-engines/tiny")

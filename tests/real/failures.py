@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import engines
-from runner.frames import results
+from runner.stored.frames import results
 
 IMAGES = {"vllm": "local/vllm-cpu:0.32.0", "sglang": "local/sglang-cpu:0.5.23"}
 MODEL = "/var/tmp/real-engines/tiny"

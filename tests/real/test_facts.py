@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runner.ready import wait_until_ready
+from runner.boots.ready import wait_until_ready
 
 if TYPE_CHECKING:
     from tests.real.booting import Booted

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runner.asks import Draw
+from runner.boots.asks import Draw
+from runner.boots.measure import Client, Live, measure
 from runner.load import Target
-from runner.measure import Client, Live, measure
-from runner.preflight import vocabulary_of
+from runner.preflight.build import vocabulary_of
 from runner.workloads import Vocabulary
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from runner.frames import results
+from runner.stored.frames import results
 from tests.docker.campaign.bed import Bed, Exec
 
 

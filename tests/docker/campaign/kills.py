@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from runner.frames import Results, results
+from runner.stored.frames import Results, results
 from tests.docker.campaign.bed import Bed
 
 BOOTS = 3

@@ -1,0 +1,1 @@
+"""One boot after the other: started, watched, asked, loaded, ended."""

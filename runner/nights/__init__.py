@@ -1,0 +1,1 @@
+"""A night: blocks of several experiments, held against earlier nights on one page."""

@@ -1,0 +1,1 @@
+"""Whose a server is, and what may be removed."""

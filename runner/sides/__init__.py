@@ -1,0 +1,1 @@
+"""One run held against another: what differs, what moved, what to believe."""

@@ -1,0 +1,1 @@
+"""What is kept: rows, their files, and the frames read back from them."""
