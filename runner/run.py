@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from runner.boots.gpu import Gpus, Nvml
 from runner.boots.series import Series, client_of
-from runner.errors import DONE, FAILED, HostError
+from runner.errors import HostError
 from runner.launchers import Launcher, Pulling
 from runner.owners.clean import Finding, told
 from runner.plan import Plan
@@ -21,48 +20,9 @@ from runner.progress import Happening, Watch, unseen
 from runner.secrets import Redactor
 from runner.stages import following, frozen_stage, missing_boots, rows_of_stages
 from runner.stored.lock import locked
-from runner.stored.store import FINISHED, Run, Store
+from runner.stored.store import Run, Store
+from runner.summary import Summary, summary_of
 from runner.world import World
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """How a run stands after an `exec`.
-
-    Attributes:
-        folder: the experiment's results.
-        run_id: the run.
-        started: boots that this `exec` started.
-        stored: boots of the plan that are stored.
-        total: boots of the plan.
-        unexpected: stored boots whose outcome is not the expected one.
-        void_loads: loads whose figures are not shown, but for those of a boot whose failure was
-            expected: its end voids them.
-        pending: why the second stage could not begin; empty where it did or where there is none.
-    """
-
-    folder: Path
-    run_id: str
-    started: int
-    stored: int
-    total: int
-    unexpected: int
-    void_loads: int
-    pending: str = ""
-
-    @property
-    def exit_code(self) -> int:
-        """Return 1 when something failed that was not expected, is void, or cannot begin."""
-        return FAILED if self.unexpected or self.void_loads or self.pending else DONE
-
-    @property
-    def text(self) -> str:
-        """Return it in one line."""
-        stored = f"{self.stored} of {self.total} boots stored, {self.started} started now"
-        failed = f"; {self.unexpected} failed, see What failed" if self.unexpected else ""
-        void = f"; {self.void_loads} loads void, see their doubts" if self.void_loads else ""
-        pending = f"; stage 2 could not begin: {self.pending}" if self.pending else ""
-        return f"run {self.run_id}: {stored}{failed}{void}{pending}. Results: {self.folder}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +114,8 @@ def execute(
             run.put_cells(rows_of_stages(plan, second))
             started += work.boot(second, builds_of(second.cells, launchers, models, gpus))
         known = second or plan.second
-        return _summary(store, run, [plan, *([known] if known else [])], started, pending)
+        stages = [plan, *([known] if known else [])]
+        return summary_of(store.folder, run, stages, started, pending)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,28 +206,3 @@ def refuse_shared_gpus(finding: Finding, builds: Mapping[str, Build]) -> None:
             f"{told(finding)}. It uses {', '.join(sorted(theirs))}: wait until it ends, or give"
             " other GPUs in `gpus`"
         )
-
-
-def _summary(store: Store, run: Run, stages: Sequence[Plan], started: int, pending: str) -> Summary:
-    cells = {cell.cell_id for stage in stages for cell in stage.cells}
-    last = {
-        (row["cell_id"], row["boot"]): row
-        for row in run.boots()
-        if row["cell_id"] in cells and 0 <= row["boot"] < stages[0].experiment.boots
-    }
-    finished = [row for row in last.values() if row["outcome"] in FINISHED]
-    return Summary(
-        folder=store.folder,
-        run_id=run.run_id,
-        started=started,
-        stored=len(finished),
-        total=sum(len(stage.boots) for stage in stages),
-        unexpected=sum(not row["expected"] for row in finished),
-        void_loads=run.void_loads(row for row in finished if not _is_answer(row)),
-        pending=pending,
-    )
-
-
-def _is_answer(row: Mapping[str, Any]) -> bool:
-    """Tell whether a boot failed as it was expected to."""
-    return bool(row["outcome"] == "failed" and row["expected"])

@@ -25,8 +25,9 @@ from runner.nights.nightly import deadline_of, name_of, nightly, post
 from runner.nights.page import Page, page_of
 from runner.plan import Plan, expand
 from runner.plan.rows import cell_rows
-from runner.run import NightPart, Summary
+from runner.run import NightPart
 from runner.stored.store import Store
+from runner.summary import Summary
 from runner.world import World
 
 EXPERIMENT = """

@@ -17,9 +17,10 @@ from runner.plan.estimate import estimate
 from runner.plan.stages import smallest_kv_tokens
 from runner.plan.text import planned
 from runner.progress import Happening
-from runner.run import Summary, execute
+from runner.run import execute
 from runner.stored.frames import Results, results
 from runner.stored.store import Store
+from runner.summary import Summary
 from runner.world import World
 
 FILE = """

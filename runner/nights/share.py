@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from runner.plan import Plan
-from runner.run import Summary
+from runner.summary import Summary
 
 
 @dataclass(kw_only=True)
