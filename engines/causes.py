@@ -61,7 +61,14 @@ CATALOGUE: Final = _catalogue(
     ),
     ("launch_failed", "host", "The program could not be started; check its path."),
     ("load_failed", "engine", "Requests failed beyond the limit; see the outcomes of `requests`."),
-    ("stalled", "engine", "No token came for longer than [timeouts] request_s."),
+    (
+        "hang",
+        "engine",
+        (
+            "The server lived and said nothing: read the stored log's last lines. Where one step "
+            "may take so long (a very long prompt), raise [timeouts] silence_s."
+        ),
+    ),
     # memory of the device
     (
         "kv_no_memory",

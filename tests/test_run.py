@@ -49,15 +49,26 @@ requests = 6
 ready_s = 30
 request_s = {request_s}
 stop_s = 5
+{timeouts}
 """
 
 
 def written(
-    folder: Path, *, boots: int = 1, faults: str = "", more: str = "", request_s: int = 20
+    folder: Path,
+    *,
+    boots: int = 1,
+    faults: str = "",
+    more: str = "",
+    request_s: int = 20,
+    timeouts: str = "",
 ) -> Path:
     path = folder / "small.toml"
     text = TEMPLATE.format(
-        boots=boots, faults=f", {faults}" if faults else "", more=more, request_s=request_s
+        boots=boots,
+        faults=f", {faults}" if faults else "",
+        more=more,
+        request_s=request_s,
+        timeouts=timeouts,
     )
     path.write_text(text)
     return path
@@ -156,6 +167,29 @@ def test_a_server_that_never_gets_ready_ends_at_the_timeout(tmp_path: Path) -> N
     path.write_text(path.read_text().replace("ready_s = 30", "ready_s = 2"))
     assert run(path).exit_code == 1
     assert one_boot(tmp_path)["cause"] == "never_ready"
+
+
+@pytest.mark.parametrize(
+    ("after", "timeouts", "phase", "cause"),
+    [
+        (4, "silence_s = 1", "load", "hang"),
+        (8, "silence_s = 1", "warmup", "hang"),
+        (8, "warmup_s = 2", "warmup", "stuck"),
+    ],
+    ids=["silent in the window", "silent in the warm-up", "a warm-up without end"],
+)
+def test_a_server_that_hangs_under_load_ends_that_load_before_its_requests_time_out(
+    tmp_path: Path, after: int, timeouts: str, phase: str, cause: str
+) -> None:
+    faults = f"hang_after_requests = {after}"
+    path = written(tmp_path, faults=faults, request_s=600, timeouts=timeouts)
+    done = run(path)
+    assert done.exit_code == 1
+    boot = one_boot(tmp_path)
+    assert (boot["outcome"], boot["phase"], boot["cause"]) == ("failed", phase, cause)
+    assert timeouts.rsplit(maxsplit=1)[-1] + " s" in boot["message"]
+    loads = results(tmp_path / "results" / "small").loads.sort_values("order")
+    assert loads.verdict.iloc[-1] == "void"
 
 
 def test_an_expected_failure_is_the_answer_and_no_failure_of_the_night(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ class Simulate:
         hang_at: phase in which it stops for good; in `load`, no token comes any more.
         oom_under_load: requests running at which it runs out of memory and ends.
         die_after_requests: requests after which it is killed without a word.
+        hang_after_requests: requests after which no token comes any more.
         wrong_model: what `/v1/models` names instead of the model asked.
         zero_tokens: answers end before their first token.
         wrong_answers: every token is another than this model's.
@@ -62,6 +63,7 @@ class Simulate:
     hang_at: str | None = None
     oom_under_load: int | None = None
     die_after_requests: int | None = None
+    hang_after_requests: int | None = None
     wrong_model: str | None = None
     zero_tokens: bool = False
     wrong_answers: bool = False

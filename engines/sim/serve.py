@@ -178,13 +178,20 @@ class Server:
         engine = self.twin.engine
         while self._arriving and self._arriving[0][0] <= engine.now_s:
             engine.add(heapq.heappop(self._arriving)[2])
-        if self.twin.simulate.hang_at == "load":
+        if self._hangs():
             return
         ends = engine.begin()
         if ends:
             self._alarm.set(self._moment(ends[0]))
         else:
             self._wait()
+
+    def _hangs(self) -> bool:
+        simulate = self.twin.simulate
+        after = simulate.hang_after_requests
+        return simulate.hang_at == "load" or (
+            after is not None and self.twin.totals.succeeded >= after
+        )
 
     def _end_step(self, step: Step) -> None:
         for request in step.emitted:

@@ -21,6 +21,7 @@ from runner.load import Ask, Target, Timeline
 from runner.load.compare import against_wire
 from runner.load.drive import Driven, drive
 from runner.load.figures import Figures, figures
+from runner.load.patience import ENDLESS, Cut, Patience
 from runner.load.verdict import Limits, verdict
 from runner.load.wire import interface_to, tapped
 from runner.stored import rows
@@ -39,6 +40,7 @@ class Client:
         cpus: cores they are pinned to, None for any.
         request_timeout_s: a request unanswered by then has failed.
         load_timeout_s: a load that takes longer is cut.
+        patience: a load that gets nowhere is cut.
         limits: when a load is void.
         audit: hold every load against the wire, which needs CAP_NET_RAW.
     """
@@ -47,6 +49,7 @@ class Client:
     cpus: tuple[int, ...] | None = None
     request_timeout_s: float = 300
     load_timeout_s: float = 3600
+    patience: Patience = ENDLESS
     limits: Limits = field(default_factory=Limits)
     audit: bool = False
 
@@ -89,12 +92,14 @@ class Measured:
         metrics: its rows in `metrics`, without the boot's keys.
         aborted: why it was cut short, None when it ran to its end or was a probe of too high a
             level.
+        cut: which limit of the client's patience that was, None when none did it.
     """
 
     row: dict[str, Any]
     requests: Iterator[dict[str, Any]]
     metrics: list[dict[str, Any]]
     aborted: str | None
+    cut: Cut | None = None
 
 
 def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) -> Measured:
@@ -156,6 +161,7 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         requests=requests,
         metrics=[{**keys, **reading} for reading in metrics],
         aborted=None if gauge.said else driven.aborted,
+        cut=driven.cut,
     )
 
 
@@ -228,6 +234,7 @@ def _drive(
         spool=spool,
         stop_when=stop_when,
         tell_flying=gauge.note,
+        patience=client.patience,
     )
 
 

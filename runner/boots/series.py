@@ -20,6 +20,7 @@ from runner.boots.published import published_floor
 from runner.launchers import Launcher
 from runner.launchers.process import free_port
 from runner.load.floor import Floor
+from runner.load.patience import Patience
 from runner.load.verdict import Limits
 from runner.owners.owner import here, labels
 from runner.plan import Plan, PlannedBoot
@@ -241,12 +242,13 @@ class Series:
 
 def client_of(plan: Plan, *, audit: bool = False) -> Client:
     """Return the measuring client that an experiment asks for; `audit` holds it to the wire."""
-    experiment = plan.experiment
+    experiment, timeouts = plan.experiment, plan.experiment.timeouts
     return Client(
         workers=experiment.client.workers,
         cpus=machine.cores_of(experiment.client.cpus),
-        request_timeout_s=experiment.timeouts.request_s,
-        load_timeout_s=experiment.timeouts.load_s,
+        request_timeout_s=timeouts.request_s,
+        load_timeout_s=timeouts.load_s,
+        patience=Patience(silence_s=timeouts.silence_s, warmup_s=timeouts.warmup_s),
         audit=audit,
         limits=Limits(failed_ratio=experiment.limits.failed_requests_ratio),
     )

@@ -14,6 +14,7 @@ from runner.boots.life import Failure, Life
 from runner.boots.measure import Client, Live, Measured, measure
 from runner.boots.search import Answer, Next, Probe
 from runner.experiment.levels import Load
+from runner.load.patience import Cut
 from runner.stored.store import Desk
 
 _DYING_S: Final = 2.0
@@ -69,7 +70,7 @@ class Session:
         if done.row["ok"] < done.row["requests"] and done.row.get("met") is not False:
             self._wait_for_its_end()
         if done.aborted is not None:
-            self.life.failure = Failure(phase="load", cause="load_failed", message=done.aborted)
+            self.life.failure = _failure(done.aborted, done.cut)
             return None
         return None if self.live.died() else done
 
@@ -110,6 +111,12 @@ class Session:
             if not now.get("running", 0) and not now.get("waiting", 0):
                 return
             time.sleep(0.2)
+
+
+def _failure(aborted: str, cut: Cut | None) -> Failure:
+    """Return why a boot whose load was ended early is not done."""
+    phase, cause = (cut.phase, cut.cause) if cut else ("load", "load_failed")
+    return Failure(phase=phase, cause=cause, message=aborted)
 
 
 def _capacity(load: Load, found: Answer, served: Mapping[float, Any]) -> dict[str, Any]:

@@ -213,7 +213,13 @@ class LoadKeys(BaseModel):
 
 
 class Timeouts(Keys):
-    """The longest a phase may take, in seconds; a phase that takes longer ends its boot."""
+    """The longest a phase may take, in seconds; a phase that takes longer ends its boot.
+
+    Attributes:
+        warmup_s: until the first request of a load's window is sent.
+        request_s: one request; it has failed then, and its load goes on.
+        silence_s: without a byte on any connection of a load while requests are in flight.
+    """
 
     pull_s: PositiveFloat = 3600
     fetch_s: PositiveFloat = 14400
@@ -223,6 +229,7 @@ class Timeouts(Keys):
     warmup_s: PositiveFloat = 600
     load_s: PositiveFloat = 3600
     request_s: PositiveFloat = 300
+    silence_s: PositiveFloat = 60
     stop_s: PositiveFloat = 30
     release_s: PositiveFloat = 120
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from runner.load.crew import Member
 from runner.load.frames import Frame
+from runner.load.patience import ENDLESS, Cut, Patience
 
 _POLL_S: Final = 0.2
 _OPENING_NS: Final = 20_000_000
@@ -17,7 +18,11 @@ _STOP_LIMIT_NS: Final = 30_000_000_000
 
 
 class Conductor:
-    """Feeds the crew, opens the window when all are ready, and watches over it."""
+    """Feeds the crew, opens the window when all are ready, and watches over it.
+
+    Attributes:
+        cut: which limit of its patience ended the load; None while none has.
+    """
 
     def __init__(
         self,
@@ -25,6 +30,9 @@ class Conductor:
         frames: Iterator[Frame],
         stop_when: Callable[[], str | None],
         tell_flying: Callable[[int], None] = lambda flying: None,
+        patience: Patience = ENDLESS,
+        *,
+        warms: bool = False,
     ) -> None:
         self._crew = crew
         self._frames: Iterator[Frame] | None = frames
@@ -35,6 +43,10 @@ class Conductor:
         self._aborted: str | None = None
         self._aborted_ns = 0
         self._asked_ns = 0
+        self._patience = patience
+        self._warms = warms
+        self._began_ns = time.monotonic_ns()
+        self.cut: Cut | None = None
 
     def conduct(self) -> tuple[int, str | None]:
         """Go on until every worker has ended; return when the load began and why it was ended."""
@@ -88,6 +100,19 @@ class Conductor:
             if 0 < self._origin_ns <= now_ns:
                 self._tell_flying(sum(self._crew[number].flying for number in self._alive))
             self._abort(self._stop_when())
+            self._be_patient(now_ns)
+
+    def _be_patient(self, now_ns: int) -> None:
+        """End the load where nothing comes any more, or its warm-up does not end."""
+        flying = [self._crew[number] for number in self._alive if self._crew[number].flying]
+        warms = self._warms and not any(member.measuring for member in self._crew)
+        cut = self._patience.cut(
+            silent_s=min((member.silent_s for member in flying), default=0.0),
+            warming_s=(now_ns - self._began_ns) / 1e9 if warms else None,
+        )
+        if cut is not None and not self._aborted:
+            self.cut = cut
+            self._abort(cut.sentence)
 
     def _abort(self, why: str | None) -> None:
         if why and not self._aborted:

@@ -30,6 +30,8 @@ class Member:
     Attributes:
         ready: it has said that it is.
         flying: requests in flight when it last said so, every 0.2 s.
+        silent_s: how long nothing had come then; 0 while nothing was in flight.
+        measuring: a request of the window was sent by then.
         shard: file of its timelines.
         started_ns: when it was started.
     """
@@ -44,6 +46,8 @@ class Member:
         self._ended = False
         self.ready = False
         self.flying = 0
+        self.silent_s = 0.0
+        self.measuring = False
         self.started_ns = time.monotonic_ns()
         self.control, theirs = socket.socketpair()
         raw = self._folder / "raw"
@@ -134,10 +138,12 @@ class Member:
         return False
 
     def _note_flying(self, said: bytes) -> None:
-        """Keep the last whole count of what it said."""
+        """Keep the last whole line of how it goes."""
         counts = [line for line in said.split(b"\n")[:-1] if line.startswith(b"flying ")]
         if counts:
-            self.flying = int(counts[-1].split()[1])
+            flying, silent_ms, measuring = map(int, counts[-1].split()[1:])
+            self.flying, self.silent_s = flying, silent_ms / 1e3
+            self.measuring = bool(measuring)
 
     def join(self) -> str | None:
         """Wait for the worker, which has said its last; return what went wrong with it."""

@@ -14,6 +14,7 @@ from runner.load.conduct import Conductor
 from runner.load.crew import Member
 from runner.load.evidence import Asked, proof_of, windows_of
 from runner.load.frames import frames_of, warmup_s
+from runner.load.patience import ENDLESS, Cut, Patience
 from runner.load.proof import Proof
 
 _NO_LIMIT: Final = 1 << 30
@@ -31,6 +32,7 @@ class Driven:
         steady: the part in which the asked number was in flight (open loop: the whole time of
             arrivals); None when it never was.
         aborted: why it was ended early, None when it was not.
+        cut: which limit of the load's patience ended it, None when none did.
         shards: files of the timelines, one per worker; beside each a `.failed` with the raw bytes
             of requests that failed.
     """
@@ -41,6 +43,7 @@ class Driven:
     steady: Steady | None
     aborted: str | None
     shards: tuple[Path, ...]
+    cut: Cut | None = None
 
     def timelines(self) -> Iterator[Timeline]:
         """Yield every timeline, the warm-up's too, read from disk one at a time."""
@@ -59,6 +62,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
     spool: Path,
     stop_when: Callable[[], str | None] = lambda: None,
     tell_flying: Callable[[int], None] = lambda flying: None,
+    patience: Patience = ENDLESS,
     duration_s: float | None = None,
     max_in_flight: int | None = None,
 ) -> Driven:
@@ -79,6 +83,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         spool: an empty folder for what the workers write; `Driven` reads from it.
         stop_when: asked every 0.2 s; a sentence it returns ends the load at once.
         tell_flying: told before that, from the first arrival on, how many requests are in flight.
+        patience: ends the load when nothing comes any more, or its warm-up does not end.
         duration_s: ends the window by time: nothing is sent after it, what is in flight may end.
         max_in_flight: in open loop, requests over this many wait in the client.
 
@@ -104,7 +109,8 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
     ]
     try:
         frames = frames_of(before, asks, target, warm_s=warm_s, timed=timed, workers=len(crew))
-        origin_ns, aborted = Conductor(crew, frames, stop_when, tell_flying).conduct()
+        conductor = Conductor(crew, frames, stop_when, tell_flying, patience, warms=bool(before))
+        origin_ns, aborted = conductor.conduct()
         unparsed = [member.join_parser() for member in crew]
         aborted = aborted or next(filter(None, unparsed), None)
     finally:
@@ -120,6 +126,7 @@ def drive(  # noqa: PLR0913 - each is a fact of the load
         steady=windows.steady,
         aborted=aborted,
         shards=tuple(member.shard for member in crew),
+        cut=conductor.cut,
     )
 
 

@@ -72,6 +72,8 @@ class Worker:
         self.ticks = 0
         self.cpu_from_ns = 0
         self.first_sent_ns = 0
+        self.heard_ns = 0
+        self.measuring = False
         for fd in (feed.fd, control.fileno(), self.pulse.fd, self.timer.fd):
             self.epoll.register(fd, select.EPOLLIN)
 
@@ -79,7 +81,7 @@ class Worker:
         """Go on until every request has ended."""
         poll, clock, flight = self.epoll.poll, time.monotonic_ns, self.flight
         answering, space = flight.answering, self.space_bytes
-        woke_ns = clock()
+        heard_ns = woke_ns = clock()
         self.pulse.start(woke_ns)
         while not self._over():
             before_ns = clock()
@@ -89,6 +91,7 @@ class Worker:
             for fd, event in events:
                 connection = answering.get(fd)
                 if connection is None:
+                    self.heard_ns = max(self.heard_ns, heard_ns)
                     self._attend(fd, event, since_ns)
                     continue
                 # what Flight._receive does, spelled out: this is done for every token
@@ -100,6 +103,7 @@ class Worker:
                     flight.finish(connection, f"reset:{error}")
                     continue
                 connection.reads.append((clock(), since_ns, stamp, data))
+                heard_ns = woke_ns
                 if connection.careful or data[-4:] == b"\r\n\r\n" or len(data) < 4:
                     flight.look(connection, since_ns)
             if self.finished and (not events or len(self.finished) > _WAVE):
@@ -138,6 +142,7 @@ class Worker:
             self.turnaround.add((sent_ns - self.freed_ns.popleft(),))
         self.schedule.note_sent(errand, sent_ns)
         self.first_sent_ns = self.first_sent_ns or sent_ns
+        self.measuring = self.measuring or not errand.warmup
 
     def _ended(self, errand: Errand, sent_ns: int, ended: str, reads: list[Read]) -> None:
         """Leave a request that has ended to the spool, and start what comes next."""
@@ -166,10 +171,17 @@ class Worker:
             self.control.sendall(b"ready\n")
         self.ticks += 1
         if self.ticks % _TELL_TICKS == 0:
-            self.control.sendall(b"flying %d\n" % len(self.flight))
+            self._tell_how_it_goes(now_ns)
         if a_second:
             self._relieve()
         self._pump()
+
+    def _tell_how_it_goes(self, now_ns: int) -> None:
+        """Tell the parent what is in flight, how long nothing has come, if the window is open."""
+        if not self.flight.requests:
+            self.heard_ns = now_ns
+        silent_ms = (now_ns - self.heard_ns) // 1_000_000
+        self.control.sendall(b"flying %d %d %d\n" % (len(self.flight), silent_ms, self.measuring))
 
     def _close_window(self, now_ns: int) -> None:
         """Start nothing more; what is in flight may end."""
