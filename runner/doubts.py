@@ -67,6 +67,7 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "first_boot_cold": ("note", "Compare cold starts with cold starts only."),
     "block_incomplete": ("note", "Run exec again: it fills the block."),
     "setting_not_observed": ("note", "Nothing the server says shows this setting."),
+    "stop_forced": ("note", "See the log's end; raise [timeouts] stop_s if it was still busy."),
     "gpu_shared": ("suspect", "Stop the other process, or write gpu_exclusive = true."),
     "gpu_throttled": ("suspect", "Check cooling and power limits; lock the clocks."),
     "several_kinds": ("suspect", "Pin what differs (memory = { kv_tokens = ... }), or boot more."),

@@ -21,7 +21,7 @@ from runner.launchers import NO_PULL, Image, Launch, LaunchError, Pulling
 from runner.load.floor import Floor
 from runner.plan import expand
 from runner.plan.cells import HubModel
-from runner.preflight.fetch import Hub
+from runner.preflight.fetch import TRIES, Hub
 from runner.run import execute
 from runner.stored.frames import results
 from runner.world import World
@@ -125,16 +125,26 @@ class Fetching:
     models: Path
     environment: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    limit_s: float = 60
+    pause_s: float = 0.01
 
     def fetch(self, model: HubModel = MODEL) -> str:
         environment = {"HF_ENDPOINT": self.fake.url, **self.environment}
         return Hub(
             models=self.models,
             environment=environment,
-            limit_s=60,
+            limit_s=self.limit_s,
             tell=self.told.append,
-            pause_s=0.01,
+            pause_s=self.pause_s,
         ).fetch(model)
+
+
+def test_no_try_begins_after_fetch_s(fake: FakeHub, tmp_path: Path) -> None:
+    fake.failures = 1000
+    fetching = Fetching(fake, tmp_path / "hf", limit_s=0.5, pause_s=0.3)
+    with pytest.raises(HostError, match="could not be fetched"):
+        fetching.fetch()
+    assert len(fetching.told) < TRIES - 1
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.launchers import Launch, LaunchError
+from runner.launchers import Exit, Launch, LaunchError
 from runner.launchers.process import ProcessLauncher, ProcessServer, free_port
 
 
@@ -77,7 +77,7 @@ def test_a_living_command_has_not_exited_and_stops_on_sigterm(start: Start) -> N
     server = start("import time; time.sleep(600)")
     assert server.exited() is None
     assert server.pid is not None
-    assert server.stop(20).code == -signal.SIGTERM
+    assert server.stop(20) == Exit(code=-signal.SIGTERM)
     assert not alive(server.pid)
 
 
@@ -87,7 +87,7 @@ def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(start: Start, 
         "print(os.getpid(), flush=True); time.sleep(600)"
     )
     pids(log, 1)
-    assert server.stop(0.2).code == -signal.SIGKILL
+    assert server.stop(0.2) == Exit(code=-signal.SIGKILL, forced=True)
 
 
 ORPHAN = """

@@ -192,6 +192,30 @@ def test_a_server_that_hangs_under_load_ends_that_load_before_its_requests_time_
     assert loads.verdict.iloc[-1] == "void"
 
 
+def test_a_process_of_a_server_that_outlives_its_stop_is_killed_and_is_a_doubt(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path, faults="orphan_child = true", timeouts="stop_s = 0.5")
+    path.write_text(path.read_text().replace("stop_s = 5\n", ""))
+    run(path)
+    boot = one_boot(tmp_path)
+    assert boot["outcome"] == "done"
+    assert [one["name"] for one in boot["doubts"]].count("stop_forced") == 1
+
+
+def test_memory_of_a_gpu_that_is_not_released_ends_the_run_and_is_a_row_of_that_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = "GPU-a: 9.00 GiB in use"
+    monkeypatch.setattr("runner.boots.guard.Guard.after", lambda guard: held)
+    done = run(written(tmp_path, boots=2))
+    assert done.exit_code == 3
+    assert held in done.output
+    boot = one_boot(tmp_path)
+    assert (boot["outcome"], boot["phase"], boot["cause"]) == ("failed", "release", "stuck")
+    assert held in boot["message"]
+
+
 def test_an_expected_failure_is_the_answer_and_no_failure_of_the_night(tmp_path: Path) -> None:
     expected = 'expect = { outcome = "failed", cause = "wrong_model" }'
     done = run(written(tmp_path, faults='wrong_model = "a/b"', more=expected))

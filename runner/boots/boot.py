@@ -193,16 +193,28 @@ def _stop(bench: Bench, server: Server | None, desk: Desk, life: Life) -> None:
             life.failure = Failure(phase=life.phase, cause="exited", message=said)
     log_bytes = desk.log.stat().st_size if desk.log.exists() else 0
     if server is not None:
-        bench.tell("stops")
-        with life.timing("stop_s"):
-            server.stop(bench.timeouts.stop_s)
-            server.remove()
-        with life.timing("release_s"):
-            life.held = bench.guard.after()
+        _end(bench, server, life)
         if life.exit is not None:
             log_bytes = desk.log.stat().st_size
     life.reading = read_log(desk.log, bench.planned.cell.engine.name, log_bytes)
     _diagnose(life)
+    if life.held is not None and life.failure is None:
+        said = f"the GPU's memory is not released: {life.held}"
+        life.failure = Failure(phase="release", cause="stuck", message=said)
+
+
+def _end(bench: Bench, server: Server, life: Life) -> None:
+    """End the server, and wait until its GPUs are released."""
+    bench.tell("stops")
+    grace_s = bench.timeouts.stop_s
+    with life.timing("stop_s"):
+        ended = server.stop(grace_s)
+        server.remove()
+    if ended.forced:
+        said = f"it, or a process of it, lived on {grace_s:g} s after SIGTERM, and was killed"
+        life.doubts.append(doubt("stop_forced", bench.planned.cell.label, said))
+    with life.timing("release_s"):
+        life.held = bench.guard.after()
 
 
 def _diagnose(life: Life) -> None:

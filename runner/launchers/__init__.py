@@ -79,12 +79,14 @@ class Exit:
         oom_killed: the kernel killed it for memory (Docker's OOMKilled).
         removed: it is gone altogether: someone removed it behind our back.
         daemon_lost: Docker's daemon went away while it lived, which may be what ended it.
+        forced: it did not end within the grace of a stop, and was killed.
     """
 
     code: int | None
     oom_killed: bool = False
     removed: bool = False
     daemon_lost: bool = False
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Final
 
@@ -58,10 +58,10 @@ class DockerServer:
             HostError: Docker does not answer.
         """
         self._signal("SIGTERM")
-        if not self._ended.wait(grace_s):
+        if forced := not self._ended.wait(grace_s):
             self._signal("SIGKILL")
             self._ended.wait(KILL_S)
-        return self._exit or Exit(code=None)
+        return replace(self._exit or Exit(code=None), forced=forced)
 
     def remove(self) -> None:
         """Remove the container; its log is complete afterwards.

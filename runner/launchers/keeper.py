@@ -6,8 +6,8 @@ API server (https://github.com/vllm-project/vllm/issues/34643) stays below the k
 found. The keeper also outlives a runner that was killed, just long enough to end the server.
 
 It reads `stop SECONDS` on stdin, where the end of input means that the runner is gone. It prints
-`started PID`, `failed REASON`, `ended CODE`, `left PID ...` and `gone`. Its stderr becomes the
-server's output.
+`started PID`, `failed REASON`, `ended CODE`, `forced`, `left PID ...` and `gone`. Its stderr
+becomes the server's output.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def _end(server: int, grace_s: float) -> list[int]:
         os.killpg(server, signal.SIGTERM)
     if _gone(server, grace_s, kill=False):
         return []
+    _say("forced")
     _gone(server, KILL_S, kill=True)
     return descendants(os.getpid())
 

@@ -34,6 +34,7 @@ class Kept:
         self.code: int | None = None
         self.failure = ""
         self.left = ""
+        self.forced = False
         self.started = Event()
         self.ended = Event()
         self._launch = launch
@@ -102,6 +103,8 @@ class Kept:
             case "ended":
                 self.code = int(rest)
                 self.ended.set()
+            case "forced":
+                self.forced = True
             case "failed":
                 self.failure = rest
 

@@ -69,7 +69,7 @@ class ProcessServer:
     def stop(self, grace_s: float) -> Exit:
         """Send SIGTERM to its process group; after `grace_s`, SIGKILL to all its descendants."""
         self._kept.stop(grace_s)
-        return Exit(code=self._kept.code)
+        return Exit(code=self._kept.code, forced=self._kept.forced)
 
     def remove(self) -> None:
         """Leave nothing of it behind; its log is complete afterwards.

@@ -141,7 +141,7 @@ def test_a_container_that_ignores_sigterm_is_killed_after_the_grace(
         "print('up', flush=True); time.sleep(600)"
     )
     wait_until(lambda: b"up" in log.read_bytes())
-    assert server.stop(0.2) == Exit(code=128 + signal.SIGKILL)
+    assert server.stop(0.2) == Exit(code=128 + signal.SIGKILL, forced=True)
 
 
 def test_stop_and_remove_are_safe_to_call_twice_and_keep_the_first_answer(start: Start) -> None:
