@@ -121,7 +121,7 @@ class Results:
         columns = [column.name for column in rows.TABLES[name] if self.wanted(name, column.name)]
         empty = _with_keys(rows.schema(name).empty_table().select(columns), "", "")
         whole = pa.concat_tables([empty, *self.parts(name)], promote_options="permissive")
-        return whole.to_pandas()
+        return whole.combine_chunks().to_pandas()  # each row picked later would look at every chunk
 
     def parts(self, name: str) -> Iterator[pa.Table]:
         """Yield a table boot by boot; a file that cannot be read is listed in `unreadable`."""
@@ -199,12 +199,10 @@ def _read(path: Path, known: Sequence[str]) -> pa.Table | None:
     """Return the known columns of a file; None when it is damaged, or newer than this runner."""
     try:
         file = pq.ParquetFile(path)
-        schema = file.schema_arrow
-        written = int((schema.metadata or {}).get(b"schema", b"1"))
+        written = int((file.metadata.metadata or {}).get(b"schema", b"1"))
         if written > rows.SCHEMA_VERSION:
             return None
-        stored = set(schema.names)
-        return file.read([name for name in known if name in stored], use_threads=False)
+        return file.read(known, use_threads=False)  # a column it lacks is passed over
     except (pa.ArrowException, OSError):
         return None
 

@@ -21,6 +21,10 @@ from runner.experiment.read import overlaid
 from runner.stored.frames import Results, once
 
 
+_Run = tuple[str, str]
+"""Experiment and run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
     """What is compared in one run.
@@ -55,24 +59,19 @@ class Declared:
 @once
 def declared(results: Results, experiment: str, run: str) -> Declared:
     """Return what one run declares; a file that is no longer understood declares nothing."""
-    cells = results.cells[(results.cells.experiment == experiment) & (results.cells.run == run)]
-    rows = zip(cells.label, cells.name, cells.inapplicable, strict=True)
+    cells = _cells(results).get((experiment, run), [])
     labels = [
         str(label)
-        for label, name, reasons in rows
+        for label, name, reasons, _ in cells
         if (reasons is None or not len(reasons)) and name not in {REFERENCE, AGAIN}
     ]
-    rehearsal = bool(cells.rehearsal.fillna(False).any())
-    note = next(
-        (n for n in results.notes if (n["experiment"], n["run"]) == (experiment, run)), {"file": ""}
-    )
+    rehearsal = any(rehearsed is True for *_, rehearsed in cells)
+    note = _notes(results).get((experiment, run), {"file": ""})
     file = _file(note["file"], rehearsal=rehearsal)
     compare = (file.compare if file else None) or Compare()
     plans = {load.load: load for keys in (file.loads if file else ()) for load in loads_of(keys)}
-    stored = results.loads[(results.loads.experiment == experiment) & (results.loads.run == run)]
-    stored = stored[stored.search.isna()]
     levels = tuple(name for name, load in plans.items() if load.range is None)
-    known = levels if plans else tuple(dict.fromkeys(str(load) for load in stored.load))
+    known = levels if plans else tuple(_loads(results).get((experiment, run), {}))
     try:
         pairs = pairs_of(labels, compare.pairs)
     except ExperimentError:
@@ -85,6 +84,31 @@ def declared(results: Results, experiment: str, run: str) -> Declared:
         plans=plans,
         after_boots=_after(note, file, rehearsal=rehearsal),
     )
+
+
+@once
+def _cells(results: Results) -> dict[_Run, list[tuple[Any, ...]]]:
+    """Return label, name, what does not apply and whether it is rehearsed, of each run's cells."""
+    found: dict[_Run, list[tuple[Any, ...]]] = {}
+    columns = ("experiment", "run", "label", "name", "inapplicable", "rehearsal")
+    for experiment, run, *told in zip(*(results.cells[c] for c in columns), strict=True):
+        found.setdefault((experiment, run), []).append(tuple(told))
+    return found
+
+
+@once
+def _notes(results: Results) -> dict[_Run, dict[str, Any]]:
+    return {(note["experiment"], note["run"]): note for note in results.notes}
+
+
+@once
+def _loads(results: Results) -> dict[_Run, dict[str, None]]:
+    """Return the loads of each run that are no probes, in the order they were stored."""
+    found: dict[_Run, dict[str, None]] = {}
+    loads = results.loads[results.loads.search.isna()]
+    for experiment, run, load in zip(loads.experiment, loads.run, loads.load, strict=True):
+        found.setdefault((experiment, run), {})[str(load)] = None
+    return found
 
 
 def _is_compared(load: str, compare: Compare, plans: Mapping[str, Load]) -> bool:
