@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engines.sim.options import Simulate
+from engines.sim.pace import factor_of
 from runner.experiment.read import read
 from runner.plan import Plan, expand
+from runner.plan.launch import program
 from runner.report import report
 from runner.stored.frames import results
 from runner.tables.aa import build
@@ -31,6 +36,22 @@ def _stored() -> Any:
 
 STORED = _stored()
 FILE = STORED.FILE + "\n[aa]\nboots = 3\n"
+SIMULATED_FILE = """
+question = "Does the twin draw its own boots?"
+boots = 2
+[common]
+model = "Qwen/Qwen3-1.7B"
+[engines.vllm]
+simulate = {}
+[aa]
+boots = 2
+[[loads]]
+workload = "random"
+input_tokens = 64
+output_tokens = 16
+concurrency = 4
+requests = 8
+"""
 
 
 def planned(folder: Path, boots: int) -> Plan:
@@ -103,3 +124,18 @@ def test_a_margin_that_the_bench_cannot_resolve_is_refused(
     assert refused is not resolves
     [said] = shown.frame["verdict"]
     assert said.startswith("equal within 3 %") is resolves
+
+
+def test_a_simulated_twin_draws_its_own_boots_and_shares_the_night() -> None:
+    one = Simulate(boot=0, night=3, seed=1, boot_sd_ratio=0.01)
+    assert factor_of(replace(one, name="aa")) != factor_of(one)
+    of_night = replace(one, boot_sd_ratio=0.0, night_sd_ratio=0.02)
+    assert factor_of(replace(of_night, name="aa")) == factor_of(of_night) != 1.0
+
+
+def test_the_command_of_a_simulated_twin_says_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(SIMULATED_FILE)
+    cells = {cell.label: cell for cell in expand(read(file)).cells}
+    assert '"name": "aa"' in program(cells["aa"], 0)[-1]
+    assert "name" not in json.loads(program(cells["vllm"], 0)[-1])

@@ -21,6 +21,7 @@ class Simulate:
         boot: which life of this server this is, from 0; None draws one that no seed repeats.
         night: which night it is, from 0.
         seed: what boots and nights are drawn from.
+        name: what tells its boots from those of another server of the same night and seed.
         speed: how many simulated seconds pass in one.
         startup_s: seconds from start to ready; None takes the profile's (divided by `speed`).
         kv_tokens: KV capacity of each boot in turn, the last for all that follow; empty computes
@@ -53,6 +54,7 @@ class Simulate:
     boot: int | None = None
     night: int = 0
     seed: int = 0
+    name: str = ""
     speed: float = 1.0
     startup_s: float | None = 1.0
     kv_tokens: tuple[int, ...] = ()

@@ -13,7 +13,9 @@ def rng_of(simulate: Simulate, what: str) -> random.Random:
     """Return the randomness of one boot for one purpose; the same boot draws the same."""
     if simulate.boot is None:
         return random.Random()  # noqa: S311 - a boot nobody numbered repeats nothing
-    return random.Random(f"{simulate.seed}/{simulate.night}/{simulate.boot}/{what}")  # noqa: S311
+    name = f"{simulate.name}/" if simulate.name else ""
+    drawn_from = f"{simulate.seed}/{simulate.night}/{name}{simulate.boot}/{what}"
+    return random.Random(drawn_from)  # noqa: S311 - no secret
 
 
 def factor_of(simulate: Simulate) -> float:

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from runner.experiment import Cache, Timeouts
+from runner.experiment.aa import AGAIN
 from runner.launchers import Launch, Mount
 from runner.plan.cells import SIMULATED_PROGRAM, Cell
 
@@ -90,7 +92,8 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
 def program(cell: Cell, boot: int, night: int = 0) -> tuple[str, ...]:
     """Return what precedes the flags."""
     if cell.simulated:
-        drawn: dict[str, int] = {"boot": boot, "night": night} if night else {"boot": boot}
+        drawn: dict[str, Any] = {"boot": boot, "night": night} if night else {"boot": boot}
+        drawn |= {"name": AGAIN} if cell.name == AGAIN else {}
         drawn |= {"cold": cell.keys.compile == "none"} if cell.keys.compile else {}
         properties = {**drawn, **(cell.section.simulate or {})}
         python = SIMULATED_PROGRAM[0] if cell.launcher == "docker" else sys.executable

@@ -202,7 +202,7 @@ def _read(path: Path, known: Sequence[str]) -> pa.Table | None:
         written = int((file.metadata.metadata or {}).get(b"schema", b"1"))
         if written > rows.SCHEMA_VERSION:
             return None
-        return file.read(known, use_threads=False)  # a column it lacks is passed over
+        return file.read([*known], use_threads=False)  # a column it lacks is passed over
     except (pa.ArrowException, OSError):
         return None
 

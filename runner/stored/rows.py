@@ -327,6 +327,6 @@ def to_arrow(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         if unknown := row.keys() - set(columns):
             raise KeyError(f"{table} has no column {', '.join(sorted(unknown))}")
     filled = [{name: row.get(name) for name in columns} for row in listed]
-    documented = schema(table)
-    bare = [field.remove_metadata() for field in documented]
-    return pa.Table.from_pylist(filled, schema=pa.schema(bare, metadata=documented.metadata))
+    bare = [field.remove_metadata() for field in schema(table)]
+    marks = pa.schema(bare).with_metadata(schema(table).metadata or {})
+    return pa.Table.from_pylist(filled, schema=marks)

@@ -20,7 +20,6 @@ from runner.experiment.pairs import pairs_of
 from runner.experiment.read import overlaid
 from runner.stored.frames import Results, once
 
-
 _Run = tuple[str, str]
 """Experiment and run."""
 
