@@ -76,9 +76,12 @@ def closed_loop(
     concurrency: int,
     request_s: float = 0.0,
     turn_s: float = 0.0,
+    apart_s: float = 0.0,
 ) -> tuple[Timeline, ...]:
     """Return what happens to requests of which always `concurrency` are under way."""
-    pattern = Pattern(concurrency=concurrency, request_s=request_s, turn_s=turn_s)
+    pattern = Pattern(
+        concurrency=concurrency, request_s=request_s, turn_s=turn_s, apart_s=apart_s
+    )
     return simulate(engine, asks, pattern)
 
 
@@ -92,6 +95,7 @@ class _Run:
         self._pending: list[tuple[float, int, Timeline]] = []
         self._lines: list[Timeline] = []
         self._ends: list[float] = []
+        self._seen_s = -math.inf
 
     def go(self) -> tuple[Timeline, ...]:
         """Run until nothing is left."""
@@ -99,11 +103,11 @@ class _Run:
         self._send(engine.now_s)
         while True:
             self._enter()
-            ends = engine.begin(self._pending[0][0] if self._pending else math.inf)
+            ends = engine.begin(self._arrival_s())
             if not ends and not self._pending:
                 break
             if not ends:
-                engine.now_s = max(engine.now_s, self._pending[0][0])
+                engine.now_s = max(engine.now_s, self._arrival_s())
                 continue
             step = engine.commit()
             self._note(step, ends)
@@ -124,10 +128,17 @@ class _Run:
         self._source.ended(line.number, after_s, whole=not line.ask.refused)
         self._send(after_s)
 
+    def _arrival_s(self) -> float:
+        """Return when the scheduler sees the next request; infinite where none is on its way."""
+        if not self._pending:
+            return math.inf
+        return max(self._pending[0][0], self._seen_s + self._pattern.apart_s)
+
     def _enter(self) -> None:
         """Give the scheduler what has arrived by now."""
-        while self._pending and self._pending[0][0] <= self._engine.now_s:
-            seen_s, number, line = heapq.heappop(self._pending)
+        while (seen_s := self._arrival_s()) <= self._engine.now_s:
+            _, number, line = heapq.heappop(self._pending)
+            self._seen_s = seen_s
             ask = line.ask
             if ask.refused:
                 self._end(line, seen_s)

@@ -21,10 +21,8 @@ from engines.sim.offline import Timeline
 from engines.sim.offline import simulate as simulated
 from engines.sim.profile import Profile
 from engines.sim.setup import RefusalError
-from engines.sim.source import Ask, Pattern
+from engines.sim.source import APART_S, TURN_S, Ask, Pattern
 
-TURN_S = 0.0005
-"""From the end of an answer to the client's next request."""
 _WARMING = 16
 """Requests under way at once in the warm-up of an open loop."""
 
@@ -174,7 +172,9 @@ class Boot:
     ) -> tuple[Timeline, ...]:
         """Simulate requests that are numbered from `first` on."""
         request_s = self._twin.overheads.request_s
-        sent = dataclasses.replace(pattern, request_s=request_s, turn_s=TURN_S)
+        sent = dataclasses.replace(
+            pattern, request_s=request_s, turn_s=TURN_S, apart_s=APART_S
+        )
         asks = (
             self._ask(path, one, pattern.before if number >= pattern.before else 0)
             for number, one in enumerate(wanted)

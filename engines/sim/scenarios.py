@@ -13,9 +13,8 @@ from engines.sim.figures import Figure, Figures
 from engines.sim.life import startup_s
 from engines.sim.offline import Timeline, closed_loop, open_loop
 from engines.sim.options import Simulate
-from engines.sim.predict import TURN_S
 from engines.sim.profile import Profile
-from engines.sim.source import Ask
+from engines.sim.source import APART_S, TURN_S, Ask
 from engines.sim.twin import Twin
 
 Measures = Mapping[str, float]
@@ -121,6 +120,7 @@ def _run(twin: Twin, asks: list[Ask], concurrency: int) -> tuple[Timeline, ...]:
         concurrency=concurrency,
         request_s=twin.overheads.request_s,
         turn_s=TURN_S,
+        apart_s=APART_S,
     )
 
 

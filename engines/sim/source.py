@@ -6,6 +6,13 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+TURN_S: Final = 0.0003
+"""From the end of an answer to the client's next request."""
+APART_S: Final = 0.00015
+"""Between two requests that a client sends at once. So a burst is never one step: what arrives
+first runs alone, and the rest is seen two steps later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +61,8 @@ class Pattern:
         concurrency: how many are under way at once (closed loop); None sends each at its own time.
         request_s: passes between a send and the moment the scheduler sees the request.
         turn_s: passes between the end of one answer and the send that follows it.
+        apart_s: least between two requests that the scheduler sees: the client sends, and the
+            server reads, one after another.
         before: how many of the requests precede the window.
         duration_s: nothing is sent so long after the window opened; None for no end.
     """
@@ -61,6 +70,7 @@ class Pattern:
     concurrency: int | None = None
     request_s: float = 0.0
     turn_s: float = 0.0
+    apart_s: float = 0.0
     before: int = 0
     duration_s: float | None = None
 
