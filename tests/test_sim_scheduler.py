@@ -165,6 +165,17 @@ def test_requests_start_in_the_order_they_came_while_memory_is_enough(
     assert first == sorted(first)
 
 
+@pytest.mark.parametrize("make", [vllm, sglang])
+def test_of_a_burst_the_first_to_arrive_runs_alone_and_the_rest_two_steps_later(make: Make) -> None:
+    burst = [Ask(prompt=8, output_tokens=4)] * 4
+    lines = closed_loop(Engine(make(), COST), burst, concurrency=4, apart_s=1e-4)
+    first, *rest = [line.token_s[0] for line in lines]
+    assert len(set(rest)) == 1
+    assert rest[0] > lines[0].token_s[1] > first
+    at_once = closed_loop(Engine(make(), COST), burst, concurrency=4)
+    assert len({line.token_s[0] for line in at_once}) == 1
+
+
 def test_vllm_decodes_while_a_long_prompt_comes_in() -> None:
     long, short = 256, Ask(prompt=16, output_tokens=40)
     lines = open_loop(Engine(vllm(), COST), [short, Ask(prompt=long, output_tokens=2, due_s=0.05)])

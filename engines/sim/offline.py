@@ -79,9 +79,7 @@ def closed_loop(
     apart_s: float = 0.0,
 ) -> tuple[Timeline, ...]:
     """Return what happens to requests of which always `concurrency` are under way."""
-    pattern = Pattern(
-        concurrency=concurrency, request_s=request_s, turn_s=turn_s, apart_s=apart_s
-    )
+    pattern = Pattern(concurrency=concurrency, request_s=request_s, turn_s=turn_s, apart_s=apart_s)
     return simulate(engine, asks, pattern)
 
 

@@ -172,9 +172,7 @@ class Boot:
     ) -> tuple[Timeline, ...]:
         """Simulate requests that are numbered from `first` on."""
         request_s = self._twin.overheads.request_s
-        sent = dataclasses.replace(
-            pattern, request_s=request_s, turn_s=TURN_S, apart_s=APART_S
-        )
+        sent = dataclasses.replace(pattern, request_s=request_s, turn_s=TURN_S, apart_s=APART_S)
         asks = (
             self._ask(path, one, pattern.before if number >= pattern.before else 0)
             for number, one in enumerate(wanted)

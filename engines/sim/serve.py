@@ -107,6 +107,7 @@ class Server:
 
     def _complete(self, connection: Connection, path: str, body: bytes) -> int:
         """Take a request in; return the status its answer begins with."""
+        taken_s = self._clock()  # reading it is part of the engine's own time for that
         try:
             wanted = asked.read(self.twin.setup, path, body, self.twin.kv_tokens)
         except BadRequestError as refused:
@@ -120,7 +121,7 @@ class Server:
             return 200
         self._alive.add(request)
         connection.lost = lambda: self._gone.append(request)
-        enters_s = self._clock() + self.twin.overheads.request_s + self._grammar_s(wanted.grammar)
+        enters_s = taken_s + self.twin.overheads.request_s + self._grammar_s(wanted.grammar)
         heapq.heappush(self._arriving, (enters_s, request.number, request))
         if self.twin.engine.step is None:
             self._wait()

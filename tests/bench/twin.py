@@ -1,23 +1,25 @@
 """The simulated engine served and offline, held against each other: `python -m tests.bench.twin`.
 
 The same experiment runs twice: with servers, sockets and the measuring client, and as an event
-simulation. They agree on a figure when the offline median lies in the spread that the served load
-itself has: between 5 and 95 % of its requests (of its gaps, for ITL); throughput in closed loop
-follows the time of a request, so its spread is that of the requests' times.
+simulation. They agree on a figure when the offline one lies in the served load's own spread: where
+one more served repeat would lie in 95 of 100 cases, from Student's t over the repeats, and a
+millisecond that sockets and two processes take from each request, which offline there are none of.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Any, Final
+from statistics import mean, stdev
+from typing import Final
 
-import numpy as np
+import pandas as pd
+from scipy.stats import t as student
 
 from runner.experiment.read import read
 from runner.experiment.stand_in import stood_in
@@ -45,7 +47,8 @@ workload = "random"
 input_tokens = 256
 output_tokens = 32
 concurrency = [1, 8, 32]
-requests = { per_stream = 3, at_least = 24 }
+requests = { per_stream = 3, at_least = 12 }
+repeats = 3
 [[loads]]
 workload = "shared_prefix"
 prefixes = 2
@@ -54,7 +57,10 @@ suffix_tokens = 32
 output_tokens = 8
 concurrency = 1
 requests = 20
+repeats = 3
 """
+SOCKETS_MS: Final = 1.0
+"""What a request takes longer through sockets: 0.9 ms at concurrency 1 on two shared cores."""
 NO_FLOOR: Final = Floor(
     in_flight=0,
     ttft_error_p50_s=None,
@@ -68,7 +74,7 @@ NO_FLOOR: Final = Floor(
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One figure of one load: offline, served, and the served load's own spread."""
+    """One figure of one load: offline, served (both medians of repeats), and the served spread."""
 
     name: str
     offline: float
@@ -106,39 +112,41 @@ def pairs(offline: Results, served: Results) -> Iterator[Pair]:
     keys = itertools.product(dict.fromkeys(served.cells.engine), dict.fromkeys(served.loads.load))
     for engine, load in keys:
         mine, theirs = _of(offline, engine, load), _of(served, engine, load)
-        for name in ("ttft", "e2e", "itl"):
-            own = theirs[name]
-            low, high = np.quantile(own, [0.05, 0.95])
+        for name in mine.columns:
+            low, high = spread(list(theirs[name]))
+            passage = SOCKETS_MS * _PASSES[name](float(theirs[name].median()), theirs)
             yield Pair(
-                name=f"{engine} {load} {name} p50 ms",
-                offline=median(mine[name]),
-                served=median(own),
-                low=float(low),
-                high=float(high),
+                name=f"{engine} {load} {name}",
+                offline=float(mine[name].median()),
+                served=float(theirs[name].median()),
+                low=low - passage,
+                high=high + passage,
             )
-        low, high = np.quantile(theirs["e2e"], [0.05, 0.95]) / median(theirs["e2e"])
-        rate = theirs["rate"]
-        yield Pair(
-            name=f"{engine} {load} output tok/s",
-            offline=mine["rate"],
-            served=rate,
-            low=rate / float(high),
-            high=rate / float(low),
-        )
 
 
-def _of(found: Results, engine: str, load: str) -> dict[str, Any]:
+_PASSES: Final[dict[str, Callable[[float, pd.DataFrame], float]]] = {
+    "ttft p50 ms": lambda value, own: 1.0,
+    "e2e p50 ms": lambda value, own: 1.0,
+    "itl p50 ms": lambda value, own: 0.0,
+    "output tok/s": lambda value, own: value / float(own["e2e p50 ms"].median()),
+}
+"""How much a millisecond more of each request changes a figure."""
+
+
+def spread(repeats: Sequence[float]) -> tuple[float, float]:
+    """Return where one more repeat lies in 95 of 100 cases, if repeats scatter normally."""
+    count = len(repeats)
+    reach = float(student.ppf(0.975, count - 1)) * stdev(repeats) * math.sqrt(1 + 1 / count)
+    return mean(repeats) - reach, mean(repeats) + reach
+
+
+def _of(found: Results, engine: str, load: str) -> pd.DataFrame:
+    """Return the figures of each repeat in each boot."""
     cells = set(found.cells[found.cells.engine == engine].cell_id)
     loads = found.loads[found.loads.cell_id.isin(cells) & (found.loads.load == load)]
-    rows = found.requests[found.requests.cell_id.isin(cells) & (found.requests.load == load)]
-    rows = rows[~rows.warmup & (rows.outcome == "ok")]
-    gaps = [np.diff(chunks) / 1e6 for chunks in rows.chunk_ns]
-    return {
-        "rate": float(loads.output_tokens_per_s.median()),
-        "ttft": list((rows.first_ns - rows.sent_ns) / 1e6),
-        "e2e": list((rows.last_ns - rows.sent_ns) / 1e6),
-        "itl": list(np.concatenate(gaps)),
-    }
+    columns = {"ttft_p50_s": "ttft p50 ms", "e2e_p50_s": "e2e p50 ms", "itl_p50_s": "itl p50 ms"}
+    figures = 1e3 * loads[[*columns]].rename(columns=columns)
+    return figures.assign(**{"output tok/s": loads.output_tokens_per_s}).astype(float)
 
 
 def main() -> int:
