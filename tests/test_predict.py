@@ -152,6 +152,16 @@ def test_a_warm_compile_cache_leaves_vllm_more_memory_than_none(tmp_path: Path) 
     assert first(none) == (22_048, 71.0)
 
 
+def test_a_compiling_start_of_vllm_moves_ttft_where_not_all_requests_fit(tmp_path: Path) -> None:
+    file = (Path(__file__).parents[1] / "experiments" / "startup.toml").read_text()
+    found = predicted(tmp_path, file.replace("boots = 5", "boots = 1", 1))
+    label = found.cells.set_index("cell_id").label
+    vllm = found.loads.assign(label=found.loads.cell_id.map(label)).set_index(["label", "load"])
+    cold, warm = (vllm.ttft_p50_s[f"vllm compile={policy}"] for policy in ("none", "per_cell"))
+    assert 2.2 <= cold["random@c64"] / warm["random@c64"] <= 3.0
+    assert cold["random@c32"] == pytest.approx(warm["random@c32"], rel=0.02)
+
+
 def test_an_engine_without_room_for_kv_is_predicted_to_fail_with_its_cause(
     tmp_path: Path,
 ) -> None:

@@ -248,6 +248,15 @@ def test_a_load_of_other_lengths_has_no_ratio_and_says_why(tmp_path: Path) -> No
     assert "input_tokens 256, not 512" in row["set otherwise here"]
 
 
+def test_a_ttft_says_when_its_streams_ask_more_often_than_the_articles(tmp_path: Path) -> None:
+    stored = at_the_articles_setting(tmp_path)
+    stored.run.note_file(STORED.FILE.replace("requests = 256", "requests = { per_stream = 8 }"))
+    by_name = {row["figure"]: row for row in rows(stored.read(), "article")}
+    said = by_name["sglang at 64: ttft_p50_ms"]["set otherwise here"]
+    assert "8 requests a stream, not 4 (assumed of theirs)" in said
+    assert "a stream" not in by_name["sglang at 64: itl_p99_ms"]["set otherwise here"]
+
+
 def test_boots_of_several_kinds_have_no_ratio_to_the_article(tmp_path: Path) -> None:
     text = STORED.the_example(tmp_path)
     [row] = [row for row in rows(text, "article") if row["figure"] == "vllm: kv_tokens"]

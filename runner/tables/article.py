@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from runner.experiment.levels import Load
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.article_measures import Found, found_of
@@ -157,6 +158,17 @@ def _lengths(figure: Figure, found: Found, boots: pd.DataFrame, results: Results
         ours = getattr(plan.spec, name, None) if plan else None
         if ours is not None and name in theirs and ours != theirs[name]:
             yield f"{name} {ours}, not {theirs[name]}"
+    if plan is not None and figure.measure.startswith("ttft"):
+        yield from _waves(plan, theirs)
+
+
+def _waves(load: Load, theirs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how often each stream asks: where not all fit, a median TTFT lies between waves."""
+    assumed, asked = theirs.get("per_stream"), load.requests
+    if assumed is None or asked is None or not load.in_flight:
+        return
+    if asked != assumed * load.in_flight:
+        yield f"{asked / load.in_flight:g} requests a stream, not {assumed} (assumed of theirs)"
 
 
 def _served(boots: pd.DataFrame) -> str:
