@@ -16,10 +16,11 @@ pytestmark = pytest.mark.docker
     "asked",
     [
         ["--only", "at random", "--kills", "8", "--seed", "5"],
-        ["--only", "steps of the store", "--stride", "37"],
+        ["--only", "steps of the store", "--stride", "61"],
         ["--only", "name is taken"],
         ["--only", "stranger's file"],
         ["--only", "SIGINT twice"],
+        ["--only", "daemon restarted"],
     ],
     ids=lambda asked: asked[1],
 )

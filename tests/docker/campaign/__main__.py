@@ -8,6 +8,7 @@ Prints one line for each fault: what is expected, what was seen. Ends with 1 whe
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,20 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.docker.campaign import kills
-from tests.docker.campaign.faults import FAULTS, Images, outcome_of
+from tests.docker.campaign import kills, own_daemon
+from tests.docker.campaign.faults import FAULTS, Images, Outcome, outcome_of
 
 HERE = Path(__file__).parents[1]
+RESTARTED = {
+    "daemon restarted under load": (
+        False,
+        Outcome(code=1, boots=("failed load daemon_lost", "done"), says="2 of 2 boots stored"),
+    ),
+    "the same, and containers live on": (
+        True,
+        Outcome(code=0, boots=("done", "done"), says="2 of 2 boots stored"),
+    ),
+}
 BASE, IMAGE = "runner-test-base:bookworm", "runner-test-campaign:latest"
 
 
@@ -62,6 +73,7 @@ def lines(
         if asked.only in fault.name:
             seen = outcome_of(fault, folder / str(number), images)
             yield fault.name, str(fault.expected), str(seen), seen == fault.expected
+    yield from restarts(asked, images, folder)
     clean = "0 lost, 0 duplicate rows, 0 leftovers"
     if asked.only in "kill -9 at random moments" and asked.kills:
         done = kills.at_random(
@@ -71,6 +83,22 @@ def lines(
     if asked.only in "kill -9 at steps of the store" and asked.stride:
         done = kills.at_every_step(folder / "steps", images.simulated, stride=asked.stride)
         yield "kill -9 at steps of the store", clean, str(done), not done.wrong
+
+
+def restarts(
+    asked: argparse.Namespace, images: Images, folder: Path
+) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield a line for each restart of a Docker daemon, one of the campaign's own."""
+    wanted = {name: what for name, what in RESTARTED.items() if asked.only in name}
+    if not wanted:
+        return
+    if os.geteuid() or not all(map(shutil.which, ("dockerd", "containerd"))):
+        print(f"{', '.join(wanted)}: left out, it needs root, dockerd and containerd")
+        return
+    with own_daemon.own_daemon(images.base) as (daemon, image):
+        for name, (lives, expected) in wanted.items():
+            seen = own_daemon.restarted(daemon, image, folder / f"lives-{lives}", lives=lives)
+            yield name, str(expected), str(seen), seen == expected
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from runner.stored.frames import Results, results
 from tests.docker.campaign.bed import Bed
 
 BOOTS = 10
-"""Of a run killed at random: it takes many kills before it is whole."""
+"""Most boots of a run killed at random: it takes many kills before it is whole."""
+KILLS_A_BOOT = 4
 KEYS = ["run", "cell_id", "boot", "attempt"]
 LOAD = [*KEYS, "load", "repeat"]
 FINISHED = ("done", "failed", "skipped")
@@ -52,8 +53,9 @@ def at_random(folder: Path, image: str, *, kills: int, seed: int) -> Killed:
         seed: what the moments are drawn from.
     """
     draw, killed, window_s = random.Random(seed), Killed(), _window_s(folder / "whole", image)
+    boots = max(1, min(BOOTS, kills // KILLS_A_BOOT))
     while killed.kills < kills:
-        bed = _bed(folder / f"run-{killed.runs}", image)
+        bed = _bed(folder / f"run-{killed.runs}", image, boots)
         for _ in _killed_until_done(bed, killed, lambda: draw.uniform(0, window_s), kills):
             pass
     return killed
@@ -66,7 +68,7 @@ def at_every_step(folder: Path, image: str, *, stride: int = 1) -> Killed:
     """
     killed, step = Killed(), 1
     while True:
-        bed = _bed(folder / f"step-{step}", image, boots=1)
+        bed = _bed(folder / f"step-{step}", image, 1)
         code = bed.exec(step=step).wait()
         if code != -9:
             _end(bed, killed, set(), code)
@@ -80,7 +82,7 @@ def at_every_step(folder: Path, image: str, *, stride: int = 1) -> Killed:
         step += stride
 
 
-def _bed(folder: Path, image: str, boots: int = BOOTS) -> Bed:
+def _bed(folder: Path, image: str, boots: int) -> Bed:
     return Bed(folder=folder, image=image, keys={"boots": boots})
 
 
@@ -89,9 +91,9 @@ def _window_s(folder: Path, image: str) -> float:
 
     A kill in it stores a boot or none, so that one run takes many kills, in all its boots.
     """
-    _bed(folder / "first", image, boots=1).exec().wait()  # also waits for what is imported once
+    _bed(folder / "first", image, 1).exec().wait()  # also waits for what is imported once
     began = time.monotonic()
-    _bed(folder / "timed", image, boots=1).exec().wait()
+    _bed(folder / "timed", image, 1).exec().wait()
     return time.monotonic() - began
 
 
