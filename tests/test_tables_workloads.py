@@ -185,6 +185,22 @@ def test_shares_of_valid_answers_are_of_finished_ones_and_cost_is_at_equal_lengt
     assert "asked@c8 boot 0: 50 %" not in text
 
 
+def test_what_the_simulated_engine_writes_is_never_judged_as_json(tmp_path: Path) -> None:
+    stored = STORED.Stored(tmp_path, file=STRUCTURED)
+    cell = stored.cell("sglang", simulated=True)
+    spec = {"constrained": True, "output_tokens": 4}
+    asked = {"spec": spec, "contents": {"some/thing.json": {"type": "object"}}}
+    load = {"load": "constrained@c8", "workload": "structured", "level": 8.0}
+    load |= {"asked": json.dumps(asked), "output_tokens_per_s": 100.0}
+    sent = {"constrained@c8": [request(0, 0, [1, 2], group="thing", answer=" abc bcd")]}
+    stored.boot(cell, 0, [load], requests=sent, kv_tokens=60_000, simulated=True)
+    [row] = rows(stored.read(), "structured")
+    assert not {"valid %", "JSON %"} & row.keys()
+    text = shown(stored.read(), "structured")
+    assert "what share would obey a schema is unknown" in text
+    assert "invalid_answers" not in text
+
+
 def test_requests_are_read_once_however_many_tables_ask(tmp_path: Path) -> None:
     stored = STORED.Stored(tmp_path)
     sent = {"shared_prefix@c1": [request(0, 0, [400], role="first", group="a")]}

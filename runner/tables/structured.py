@@ -26,6 +26,9 @@ _NOTE: Final = (
     " cut at its longest length is not finished. Free and constrained answers may differ in length:"
     " mean output tokens stand beside, and the cost at equal lengths compares only lengths of both."
 )
+_SIMULATED_NOTE: Final = (
+    "The simulated engine writes words, not JSON: what share would obey a schema is unknown."
+)
 _BROKEN: Final = "invalid_answers"
 
 
@@ -59,6 +62,8 @@ def build(results: Results) -> Shown | None:
     loads = derived(results, WORKLOADS, figures)
     if loads.empty:
         return None
+    is_simulated = loads.simulated.fillna(value=False).astype(bool)
+    loads.loc[is_simulated, ["json_percent", "valid_percent"]] = None
     loads["mean_output_tokens"] = loads.output_tokens / loads.ok.where(loads.ok > 0)
     shown = over_boots(
         results,
@@ -90,7 +95,8 @@ def build(results: Results) -> Shown | None:
     said = [*_over_free(results, loads)]
     broken = [*_broken(loads)]
     doubts = {**shown.doubts, **({_BROKEN: broken} if broken else {})}
-    return replace(shown, above=said, notes=[*shown.notes, _NOTE], doubts=doubts)
+    notes = [*shown.notes, _NOTE, *([_SIMULATED_NOTE] if is_simulated.any() else [])]
+    return replace(shown, above=said, notes=notes, doubts=doubts)
 
 
 def _broken(loads: pd.DataFrame) -> Iterator[str]:
