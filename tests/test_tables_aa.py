@@ -6,6 +6,7 @@ import importlib.util
 import json
 import random
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,16 @@ from runner.experiment.read import read
 from runner.plan import Plan, expand
 from runner.plan.launch import program
 from runner.report import report
+from runner.sides.between import Pair, between
+from runner.sides.side import Side, side_of
+from runner.stats.interval import Interval, LogMean, interval, paired, single
+from runner.stats.verdict import Rules, Verdict
 from runner.stored.frames import results
 from runner.tables.aa import build
 from runner.tables.comparison import build as comparison
+from runner.tables.samples import samples
+
+METRIC = "output_tokens_per_s"
 
 
 def _stored() -> Any:
@@ -139,3 +147,51 @@ def test_the_command_of_a_simulated_twin_says_its_name(tmp_path: Path) -> None:
     cells = {cell.label: cell for cell in expand(read(file)).cells}
     assert '"name": "aa"' in program(cells["aa"], 0)[-1]
     assert "name" not in json.loads(program(cells["vllm"], 0)[-1])
+
+
+def test_nights_are_not_called_equal_within_less_than_the_a_a_resolves() -> None:
+    cell = [800.0, 801.0, 799.0, 800.5, 799.5, 800.2]
+    wide = interval(paired([800.0, 860.0, 750.0, 840.0, 770.0, 800.0], cell))
+    assert isinstance(wide, Interval)
+    sides = {}
+    for floors in ({}, {"random@c64": wide}):
+        word = night_verdict(cell, floors)
+        sides[bool(floors)] = (word.word, word.reason)
+    assert sides[False][0] == "equal"
+    assert sides[True][0] == "not enough data"
+    assert sides[True][1].startswith("this bench cannot resolve 3 %")
+
+
+def night_verdict(figures: list[float], floors: dict[str, Interval]) -> Verdict:
+    """Judge a night whose boots are those of the night before, beside a pinned cell."""
+    side = a_night(figures, floors)
+    [judged] = between([Pair(now=side, then=side)], Rules(margin=0.03), metric=METRIC).judged
+    return judged.verdict
+
+
+def a_night(figures: list[float], floors: dict[str, Interval]) -> Side:
+    with tempfile.TemporaryDirectory() as folder:
+        stored = STORED.Stored(Path(folder), file=STORED.FILE)
+        cells = [stored.cell("vllm"), stored.cell("reference", name="reference")]
+        for boot, rate in enumerate(figures):
+            for cell in cells:
+                load = {"load": "random@c64", "output_tokens_per_s": rate}
+                stored.boot(cell, boot, [load], kv_tokens=60_000)
+        return replace(side_of(stored.read(), METRIC), floors=floors)
+
+
+def test_loads_and_requests_of_a_boot_are_no_further_boots(tmp_path: Path) -> None:
+    stored = STORED.Stored(tmp_path, file=STORED.FILE)
+    cell = stored.cell("vllm")
+    for boot in range(3):
+        loads = [
+            {"load": "random@c64", "repeat": n, "output_tokens_per_s": 800.0 + n, "ok": 10_000}
+            for n in range(5)
+        ]
+        stored.boot(cell, boot, loads, kv_tokens=60_000)
+    [sample] = samples(stored.read(), METRIC).values()
+    assert len(sample.by_block) == len(sample.figures) == 3
+    mean = single(list(sample.by_block.values()))
+    assert isinstance(mean, LogMean)
+    assert mean.n == 3
+    assert mean.df == 2

@@ -16,7 +16,7 @@ import pandas as pd
 from runner.sides.changed import blocking, changes, load_changes
 from runner.sides.side import Side
 from runner.stats.interval import Interval, LogMean, interval, unequal_tails, unpaired
-from runner.stats.nights import Night, between_nights
+from runner.stats.nights import Night, between_nights, unresolved
 from runner.stats.refusal import Refusal
 from runner.stats.verdict import Comparison, Rules, Verdict, verdicts
 from runner.tables import Shown
@@ -103,7 +103,7 @@ def between(pairs: Sequence[Pair], rules: Rules, *, metric: str) -> Between:
             pair=pair,
             then=pair.then.samples[key],
             now=pair.now.samples[key],
-            verdict=verdict,
+            verdict=_resolved(verdict, pair, key[1]),
             ratio=_ratio(comparison.mean, verdict, key, pair),
         )
         for (pair, key), comparison, verdict in zip(both, asked, verdicts(asked, own), strict=True)
@@ -114,6 +114,17 @@ def between(pairs: Sequence[Pair], rules: Rules, *, metric: str) -> Between:
         missing=[said for pair in pairs for said in _missing(pair)],
         rules=own,
     )
+
+
+def _resolved(verdict: Verdict, pair: Pair, load: str) -> Verdict:
+    """Return a verdict; none of equality within less than the A/A of either run resolves."""
+    if verdict.word != "equal" or verdict.margin is None:
+        return verdict
+    same = [side.floors[load] for side in (pair.now, pair.then) if load in side.floors]
+    refused = [found for one in same if (found := unresolved(verdict.margin, one)) is not None]
+    if not refused:
+        return verdict
+    return replace(verdict, word="not enough data", reason=refused[0].reason, needed_boots=None)
 
 
 def table(found: Between, names: tuple[str, str], metric: str) -> Shown | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import pandas as pd
 
 from runner.experiment.night import REFERENCE
 from runner.sides.alignment import Observed
+from runner.stats.interval import Interval
 from runner.stored.frames import Results
+from runner.tables.aa import floors
 from runner.tables.alignment import observed
 from runner.tables.declared import declared
 from runner.tables.kinds import KEY, Kinds, kinds_of
@@ -40,6 +42,7 @@ class Side:
         asked: what decides the work of each load; a load that the run's file no longer tells is
             not there.
         reference: its pinned cell; None without one.
+        floors: the A/A's interval at each load, where it has one.
     """
 
     samples: Mapping[tuple[str, str], Sample]
@@ -48,6 +51,7 @@ class Side:
     build: Mapping[str, Mapping[str, str]]
     asked: Mapping[str, Mapping[str, Any]]
     reference: str | None
+    floors: Mapping[str, Interval] = field(default_factory=dict)
 
 
 def side_of(results: Results, metric: str, *, by: By = "cell_id") -> Side:
@@ -65,7 +69,13 @@ def side_of(results: Results, metric: str, *, by: By = "cell_id") -> Side:
         build={name[key]: _built(own) for key, own in groups},
         asked=asked(results),
         reference=pinned[0] if pinned else None,
+        floors=_floors(results, metric),
     )
+
+
+def _floors(results: Results, metric: str) -> dict[str, Interval]:
+    [(experiment, run)] = runs_of(results) or [("", "")]
+    return floors(results, experiment, run, metric)
 
 
 def asked(results: Results) -> dict[str, Mapping[str, Any]]:
