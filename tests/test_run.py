@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from runner.cli import main
+from runner.launchers.process import free_port
 from runner.stored.frames import results
 
 
@@ -214,6 +218,50 @@ def test_memory_of_a_gpu_that_is_not_released_ends_the_run_and_is_a_row_of_that_
     boot = one_boot(tmp_path)
     assert (boot["outcome"], boot["phase"], boot["cause"]) == ("failed", "release", "stuck")
     assert held in boot["message"]
+
+
+def test_another_server_that_takes_the_port_under_load_is_never_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setattr("runner.boots.series.free_port", lambda: port)
+    taken = threading.Event()
+    thief = threading.Thread(target=_take, args=(port, taken), daemon=True)
+    thief.start()
+    done = run(written(tmp_path, faults="die_after_requests = 4"))
+    thief.join(20)
+    assert taken.is_set()
+    assert done.exit_code == 1
+    boot = one_boot(tmp_path)
+    assert (boot["outcome"], boot["phase"], boot["cause"]) == ("failed", "load", "killed")
+    assert list(results(tmp_path / "results" / "small").loads.verdict) == ["void"]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _take(port: int, taken: threading.Event) -> None:
+    """Once a server listens on the port, take that as soon as it is free, and answer for 3 s."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+    until_s = time.monotonic() + 30
+    while not _listens(port) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    while time.monotonic() < until_s:
+        try:
+            with socket.create_server(("127.0.0.1", port)) as server:
+                taken.set()
+                server.settimeout(3)
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+                        connection.sendall(answer)
+        except TimeoutError:
+            return
+        except OSError:
+            time.sleep(0.005)
 
 
 def test_an_expected_failure_is_the_answer_and_no_failure_of_the_night(tmp_path: Path) -> None:
