@@ -16,7 +16,7 @@ from tests.docker.campaign.bed import Bed
 
 BOOTS = 10
 """Most boots of a run killed at random: it takes many kills before it is whole."""
-KILLS_A_BOOT = 4
+KILLS_A_BOOT = 2
 KEYS = ["run", "cell_id", "boot", "attempt"]
 LOAD = [*KEYS, "load", "repeat"]
 FINISHED = ("done", "failed", "skipped")
