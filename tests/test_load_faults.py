@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -145,6 +147,15 @@ def test_failures_are_out_of_the_figures_and_void_the_load(load: Driven) -> None
     judged = verdict(found, load.proof)
     assert judged.word == "void"
     assert "failures" in {reason.name for reason in judged.reasons}
+
+
+def test_a_parser_whose_parent_died_before_it_was_up_ends(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait()
+    paths = [str(tmp_path / name) for name in ("raw", "timelines", "report")]
+    words = [sys.executable, "-m", "runner.load.parse", *paths, str(dead.pid)]
+    assert subprocess.run(words, timeout=60, check=False).returncode == 0
+    assert not (tmp_path / "report").exists()
 
 
 def test_a_server_that_refuses_is_a_refusal_for_each_request(tmp_path: Path) -> None:

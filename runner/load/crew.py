@@ -54,7 +54,9 @@ class Member:
         with theirs:
             theirs.set_inheritable(True)
             self.worker = self._start("worker", str(theirs.fileno()), fds=(theirs.fileno(),))
-        self.parser = self._start("parse", str(raw), str(self.shard), str(self._reports[1]))
+        self.parser = self._start(
+            "parse", str(raw), str(self.shard), str(self._reports[1]), str(os.getpid())
+        )
         if config["cpus"]:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(self.parser.pid, config["cpus"])

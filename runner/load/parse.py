@@ -141,9 +141,8 @@ def _by_read(found: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]
         yield number, [tokens for _, tokens in events]
 
 
-def follow(spool: Path, out: Path, report: Path) -> None:
-    """Parse a spool until its writer, or the process that started us, has ended."""
-    parent = os.getppid()
+def follow(spool: Path, out: Path, report: Path, parent: int) -> None:
+    """Parse a spool until its writer, or the process that started us, `parent`, has ended."""
     reader = Reader(spool)
     with out.open("wb") as file, out.with_suffix(".failed").open("wb") as failed:
         parser = Parser(file, failed)
@@ -162,7 +161,8 @@ def follow(spool: Path, out: Path, report: Path) -> None:
 def main() -> None:
     """Follow the spool named on the command line."""
     yield_always()
-    follow(*map(Path, sys.argv[1:4]))
+    spool, out, report, parent = sys.argv[1:5]  # it may have died before we could ask who it is
+    follow(Path(spool), Path(out), Path(report), int(parent))
 
 
 if __name__ == "__main__":
