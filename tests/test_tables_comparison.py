@@ -18,6 +18,7 @@ from runner.plan import expand
 from runner.report import report
 from runner.stored.frames import Results, results
 from runner.tables.comparison import build
+from runner.tables.samples import samples
 
 GOLDEN = Path(__file__).parent / "golden"
 NOISE = (0.000, 0.004, -0.003, 0.002, -0.002, 0.001)
@@ -114,6 +115,19 @@ def test_loads_and_repeats_are_no_replicates(tmp_path: Path) -> None:
     row = only(written(tmp_path, 1.1, boots=3, repeats=5).read())
     assert row["blocks"] == 3
     assert "not enough data" in row["verdict"]
+
+
+def test_a_boot_is_the_geometric_mean_of_its_repeats(tmp_path: Path) -> None:
+    stored = STORED.Stored(tmp_path, file=DECLARED, content_id="c0ffee")
+    cell = stored.cell("vllm")
+    for boot in range(2):
+        loads = [
+            {"load": "random@c64", "output_tokens_per_s": rate, "repeat": n, "order": n + boot}
+            for n, rate in enumerate((100.0, 400.0))
+        ]
+        stored.boot(cell, boot, loads, kv_tokens=60_000)
+    [sample] = samples(stored.read(), "output_tokens_per_s").values()
+    assert sample.figures == pytest.approx((200.0, 200.0))
 
 
 def test_m_counts_what_was_declared_measured_or_not(tmp_path: Path) -> None:

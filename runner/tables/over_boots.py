@@ -141,11 +141,11 @@ def _titles(cells: pd.DataFrame) -> list[str]:
 
 def by_load(loads: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield (cell, load, its boots) in order; boots of different runs stay apart."""
-    keys = ["experiment", "run", "place", "label", "order", "load", "repeat"]
+    keys = ["experiment", "run", "place", "label", "load", "repeat"]
     repeats = dict(loads.groupby("load").repeat.nunique())
     groups: Any = loads.groupby(keys, sort=False)
     for key, boots in groups:
-        label, load, repeat = str(key[3]), str(key[5]), key[6]
+        label, load, repeat = str(key[3]), str(key[4]), key[5]
         yield label, f"{load} #{repeat + 1}" if repeats[load] > 1 else load, boots
 
 

@@ -100,7 +100,7 @@ def samples(results: Results, metric: str) -> dict[tuple[Key, str], Sample]:
     loads = measured(results)
     engines = results.cells.set_index(["experiment", "run", "cell_id"]).engine
     found: dict[tuple[Key, str], Sample] = {}
-    groups: Any = loads.groupby(["experiment", "run", "place", "order", "load"], sort=False)
+    groups: Any = loads.groupby(["experiment", "run", "place", "load"], sort=False)
     for _, rows in groups:
         sample = _sample(rows, metric, engines)
         found.setdefault((sample.key, sample.load), sample)
