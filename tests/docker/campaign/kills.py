@@ -117,7 +117,7 @@ def _killed_until_done(
 
 def _checked(bed: Bed, killed: Killed, seen: Finished) -> Finished:
     """Look at what a kill left; return the boots that are finished."""
-    read = results(bed.stored) if bed.stored.exists() else None
+    read = results(bed.stored) if any(bed.stored.glob("boots/*/*.parquet")) else None
     if read is None or read.boots.empty:
         found: Finished = set()
     else:
