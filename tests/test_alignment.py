@@ -125,3 +125,8 @@ def test_what_one_side_does_not_say_is_not_known_rather_than_equal() -> None:
 def test_judging_is_symmetrical(name: str, value: float | str) -> None:
     other = replace(SGLANG, seen={**SGLANG.seen, name: (value,)})
     assert judged(VLLM, other) == judged(other, VLLM)
+
+
+def test_weights_of_a_tiny_model_do_not_differ_by_what_free_memory_fell_by_chance() -> None:
+    one, other = seen(SGLANG, weights_GiB=(0.004,)), seen(SGLANG, weights_GiB=(-0.013,))
+    assert "weights" not in sentence(one, other)

@@ -39,6 +39,7 @@ class Rule:
         name: of the aspect.
         setting: the setting that asks for it; a difference that was asked for is the question.
         tolerance_ratio: numbers within it are equal.
+        slack: so are numbers this close, in the aspect's own unit.
         blocks: a difference that nobody asked for forbids a comparison.
         own_words: engines name or choose it each in their own way, so that it is judged only
             between cells of one engine.
@@ -47,6 +48,7 @@ class Rule:
     name: str
     setting: str = ""
     tolerance_ratio: float = 0.0
+    slack: float = 0.0
     blocks: bool = False
     own_words: bool = False
 
@@ -59,7 +61,8 @@ RULES: Final = (
     Rule(name="model build", setting="model", blocks=True),
     Rule(name="compile cache", setting="compile", blocks=True),
     Rule(name="way to the server"),
-    Rule(name="weights GiB", setting="weights", tolerance_ratio=0.1, blocks=True),
+    # SGLang states how far free memory fell, to hundredths: of a tiny model that is noise
+    Rule(name="weights GiB", setting="weights", tolerance_ratio=0.1, slack=0.05, blocks=True),
     Rule(name="dtype", setting="dtype"),
     # of a small cache the bytes are stated in hundredths of a GB; other dtypes differ by half
     Rule(name="KV bytes a token", setting="kv_dtype", tolerance_ratio=0.05),
@@ -133,7 +136,7 @@ def _judged(rule: Rule, ours: Observed, theirs: Observed) -> Judged:
         return "asked" if rule.setting and _is_asked(rule, ours, theirs) else "equal"
     if not mine or not other:
         return "unknown"
-    if all(_equal(one, two, rule.tolerance_ratio) for one in mine for two in other):
+    if all(_equal(one, two, rule) for one in mine for two in other):
         return "equal"
     return "asked" if _is_asked(rule, ours, theirs) else "differs"
 
@@ -147,10 +150,10 @@ def _is_asked(rule: Rule, ours: Observed, theirs: Observed) -> bool:
     return mine != other
 
 
-def _equal(one: Value, other: Value, tolerance_ratio: float) -> bool:
+def _equal(one: Value, other: Value, rule: Rule) -> bool:
     if isinstance(one, str) or isinstance(other, str):
         return one == other
-    return abs(one - other) <= tolerance_ratio * max(abs(one), abs(other))
+    return abs(one - other) <= max(rule.slack, rule.tolerance_ratio * max(abs(one), abs(other)))
 
 
 def _listed(aspects: Sequence[Aspect]) -> str:
