@@ -246,9 +246,8 @@ def _commit(
     ready = "ready_s" in life.seconds
     life.doubts += doubts_about(cell.engine, life.all_facts, ready=ready)
     memory = cell.keys.memory
-    capped = memory is not None and memory.kv_tokens is not None
-    life.doubts += doubts_about_kv(bench.build.config, life.all_facts, capped=capped)
     pinned = memory.kv_tokens if memory is not None else None
+    life.doubts += doubts_about_kv(bench.build.config, life.all_facts, capped=pinned is not None)
     life.doubts += doubts_about_pin(pinned, key_facts(life.all_facts).get("kv_tokens"))
     row = {**begun, **row_of(life, cell.keys.expect, clean)}
     at_s = server.seconds_of_line if server is not None else lambda line: None

@@ -20,9 +20,8 @@ from typing import Any
 
 import engines
 from runner.stored.frames import results
+from tests.real.booting import IMAGES, MODEL
 
-IMAGES = {"vllm": "local/vllm-cpu:0.32.0", "sglang": "local/sglang-cpu:0.5.23"}
-MODEL = "/var/tmp/real-engines/tiny"
 GIB = 1 << 30
 
 EXPERIMENT = """
