@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import socketserver
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,51 +15,33 @@ from runner.launchers import Launch, LaunchError
 from runner.launchers import docker as docker_launcher
 from runner.launchers.daemon import Daemon, DaemonGone, Refused
 from runner.launchers.docker import REASONS, DockerLauncher
+from tests.docker_socket import Handler, Scripted, listening
 
 Answers = dict[str, tuple[int, Any]]
 IMAGE = {"Id": "sha256:1", "Architecture": "amd64", "RepoDigests": []}
 
 
-class Docker(socketserver.ThreadingUnixStreamServer):
+class Docker(Scripted):
     """Answers each path that ends in a key of `answers`; what is not scripted is 404."""
-
-    daemon_threads = True
 
     def __init__(self, path: Path) -> None:
         self.answers: Answers = {"/version": (200, {"ApiVersion": "1.41", "Arch": "amd64"})}
-        super().__init__(str(path), Handler)
+        super().__init__(str(path), Answering)
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class Answering(Handler):
+    def answer(self) -> tuple[int, bytes]:
         assert isinstance(self.server, Docker)
         path = self.path.partition("?")[0]
         scripted = [answer for end, answer in self.server.answers.items() if path.endswith(end)]
         status, body = scripted[0] if scripted else (404, {"message": "page not found"})
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's own names
-
-    def address_string(self) -> str:
-        return "socket"
-
-    def log_message(self, *args: object) -> None:
-        pass
+        return status, json.dumps(body).encode()
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Docker]:
-    path = tmp_path / "d.sock"
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    with Docker(path) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    with listening(Docker(tmp_path / "d.sock"), monkeypatch) as server:
         yield server
-        server.shutdown()
 
 
 def test_a_docker_that_answers_knows_its_machine(fake: Docker) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socketserver
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from runner.errors import HostError
 from runner.launchers import Launch, LaunchError, Pulling
 from runner.launchers.docker import DockerLauncher
 from runner.launchers.pull import TOLD_S, TRIES, Progress
+from tests.docker_socket import Handler, Scripted, listening
 
 DONE: list[dict[str, object]] = [
     {"status": "Downloading", "id": "a", "progressDetail": {"current": 1, "total": 2}}
@@ -22,7 +21,7 @@ DONE: list[dict[str, object]] = [
 IMAGE = {"Id": "sha256:1", "Architecture": "amd64", "RepoDigests": ["org/engine@sha256:a"]}
 
 
-class Docker(socketserver.ThreadingUnixStreamServer):
+class Docker(Scripted):
     """Docker with a registry behind it.
 
     Attributes:
@@ -32,24 +31,22 @@ class Docker(socketserver.ThreadingUnixStreamServer):
         stuck: the last word of a path that never gets an answer.
     """
 
-    daemon_threads = True
-
     def __init__(self, path: Path) -> None:
         self.held = False
         self.events: list[list[dict[str, object]]] = [DONE]
         self.pulls = 0
         self.stuck = ""
         self.over = threading.Event()
-        super().__init__(str(path), Handler)
+        super().__init__(str(path), Answering)
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class Answering(Handler):
+    def answer(self) -> tuple[int, bytes] | None:
         docker, path = self.server, self.path.partition("?")[0]
         assert isinstance(docker, Docker)
         if docker.stuck and path.endswith(docker.stuck):
             docker.over.wait(30)
-            return
+            return None
         status, body = 404, b'{"message": "no such image"}'
         if path.endswith("/version"):
             status, body = 200, b'{"ApiVersion": "1.41", "Arch": "amd64"}'
@@ -62,30 +59,14 @@ class Handler(BaseHTTPRequestHandler):
             status, body = 201, b'{"Id": "c1"}'
         elif docker.held and path.endswith("/json"):
             status, body = 200, json.dumps(IMAGE).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's own names
-
-    def address_string(self) -> str:
-        return "socket"
-
-    def log_message(self, *args: object) -> None:
-        pass
+        return status, body
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Docker]:
-    path = tmp_path / "d.sock"
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    with Docker(path) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    with listening(Docker(tmp_path / "d.sock"), monkeypatch) as server:
         yield server
         server.over.set()
-        server.shutdown()
 
 
 def resolved(when: str, told: list[str] | None = None, limit_s: float = 60) -> str:
