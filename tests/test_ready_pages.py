@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NoReturn
 
+import httpx
 import pytest
 
 from engines import Engine, Fact, Flush, Probe, Sample
@@ -110,6 +115,28 @@ def test_invalid_utf8_is_replaced(serve: Serve) -> None:
 def test_an_error_status_is_an_answer(serve: Serve) -> None:
     page = SHORT.get(serve(body(b"no", status="503 Busy")))
     assert (page.status, page.text, page.ok) == (503, "no", False)
+
+
+def test_a_signal_during_a_call_ends_the_run_and_tears_no_event_loop() -> None:
+    on_thread = []
+
+    class Signalling(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            on_thread.append(threading.current_thread())
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await asyncio.sleep(600)
+            raise AssertionError(request)
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Caller(timeout_s=600, transport=Signalling()).get("http://here")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert on_thread != [threading.main_thread()]
 
 
 def test_a_proxy_of_the_environment_is_not_asked(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,10 +67,20 @@ class Caller:
         return self.call("GET", url)
 
     def call(self, method: str, url: str, body: object = None) -> Page:
-        """Return what a server answers to a call, with a JSON body unless that is None."""
-        return asyncio.run(self._within_limits(method, url, body))
+        """Return what a server answers to a call, with a JSON body unless that is None.
 
-    async def _within_limits(self, method: str, url: str, body: object) -> Page:
+        It runs on a thread of its own: a signal that ends the run is raised in the main thread,
+        and inside an event loop it would end as a traceback or not at all.
+        """
+        left = threading.Event()
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            answer = thread.submit(lambda: asyncio.run(self._asked(method, url, body, left)))
+            try:
+                return answer.result()
+            finally:
+                left.set()
+
+    async def _asked(self, method: str, url: str, body: object, left: threading.Event) -> Page:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.timeout_s
         call = asyncio.ensure_future(self._call(method, url, body))
@@ -76,7 +88,7 @@ class Caller:
             if loop.time() >= deadline_s:
                 call.cancel()
                 return Page(fault=f"no answer within {self.timeout_s:g} s")
-            if self.give_up():
+            if left.is_set() or self.give_up():
                 call.cancel()
                 return Page(fault="given up")
             await asyncio.wait({call}, timeout=min(POLL_S, deadline_s - loop.time()))

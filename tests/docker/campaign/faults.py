@@ -57,7 +57,7 @@ class Scene:
         if code == 1 and "failed, see" not in told:
             code = 0  # a busy machine makes loads void, which is no fault of this list
         if "Traceback" in told:
-            said = "Traceback"
+            said = told[told.index("Traceback") :][-1500:]
         else:
             said = self.says if self.says in told else told.strip()[-200:]
         return Outcome(code=code, boots=self.boots(), says=said, leftovers=self.leftovers())
