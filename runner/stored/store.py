@@ -14,6 +14,7 @@ runner died is committed by the next one, as interrupted, with the loads it fini
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -236,9 +237,12 @@ class Store:
         return Run(self.folder, same[-1]["run"]) if same else None
 
     def new_run(self, content_id: str, text: str, night: str | None = None) -> Run:
-        """Open a run: its id is the time it began and the content it answers."""
-        began = datetime.now(UTC)
-        while (path := self.folder / "runs" / f"{_run_id(began, content_id)}.json").exists():
+        """Open a run: its id is the time it began, and a trace of what it answers and where.
+
+        Containers bear it: two runs that begin at once in different folders need two ids.
+        """
+        began, where = datetime.now(UTC), f"{content_id} {self.folder.resolve()}"
+        while (path := self.folder / "runs" / f"{_run_id(began, where)}.json").exists():
             began += timedelta(seconds=1)  # two runs of one second stay two
         run_id = path.stem
         note = {"run": run_id, "content_id": content_id, "began": began.isoformat(), "file": text}
@@ -246,8 +250,9 @@ class Store:
         return Run(self.folder, run_id)
 
 
-def _run_id(began: datetime, content_id: str) -> str:
-    return f"{began:%Y-%m-%dT%H-%M-%S}-{content_id[:6]}"
+def _run_id(began: datetime, where: str) -> str:
+    trace = hashlib.sha256(where.encode()).hexdigest()
+    return f"{began:%Y-%m-%dT%H-%M-%S}-{trace[:6]}"
 
 
 def set_aside(path: Path, experiment: Path) -> Path:
