@@ -41,6 +41,7 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "few_requests": ("note", "Ask for at_least = 100 requests to have a p99."),
     "kv_not_as_asked": ("suspect", "Ask for fewer tokens, or give the server more memory."),
     "overloaded": ("note", "It is a level that a search found too high: see the table capacity."),
+    "unjudged": ("suspect", "Give the client a core of its own; the search repeated the probe."),
     "unsearched": ("suspect", "Widen the range of the search, or see the doubts of its probes."),
     "aborted": ("void", "See the boot's cause, and the server's log."),
     "no_tokens": ("void", "See the server's log; a request by hand shows what it answers."),

@@ -23,8 +23,8 @@ class Summary:
         stored: boots of the plan that are stored.
         total: boots of the plan.
         unexpected: stored boots whose outcome is not the expected one.
-        void_loads: loads whose figures are not shown, but for those of a boot whose failure was
-            expected: its end voids them.
+        void_loads: loads whose figures are not shown and searches that were given up, but for those
+            of a boot whose failure was expected: its end voids them.
         pending: why the second stage could not begin; empty where it did or where there is none.
     """
 

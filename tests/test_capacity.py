@@ -200,3 +200,28 @@ def test_one_boot_is_labelled_single(tmp_path: Path) -> None:
     built = tables.get("capacity").build(found)
     assert built is not None
     assert "single_boot" in built.doubts
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "why", "void"),
+    [
+        (("void", "ok"), "found", 0),  # what a probe left open, its repeat answered
+        (("ok", "void"), "unknown", 1),
+        (("doubtful", "ok"), "above_range", 0),
+    ],
+)
+def test_a_probe_counts_as_void_only_through_a_search_without_an_answer(
+    tmp_path: Path, verdicts: tuple[str, ...], why: str, void: int
+) -> None:
+    stored = STORED.Stored(tmp_path, file=FILE)
+    cell = stored.cell("vllm")
+    probes = [
+        {"load": f"random@r30#{n}", "search": "random@search", "probe": n, "verdict": verdict}
+        for n, verdict in enumerate(verdicts)
+    ]
+    stored.boot(cell, 0, probes, capacity=[capacity(why, level=30.0)])
+    other = {"load": "random@c8", "verdict": "void"}
+    stored.boot(cell, 1, [other], capacity=[capacity(level=30.0)])
+    first, second = stored.run.boots()
+    assert stored.run.void_loads([first]) == void
+    assert stored.run.void_loads([first, second]) == void + 1

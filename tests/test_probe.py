@@ -164,7 +164,11 @@ def test_a_void_figure_tells_nothing() -> None:
     void = (doubt("in_flight", "random", "the client could not hold them"),)
     met, kept = judged(probe(ttft_p99_s=1), tried(timelines([0.5] * 200), doubts=void))
     assert met is None
-    assert [entry.severity for entry in kept] == ["void"]
+    assert [(entry.name, entry.severity) for entry in kept] == [
+        ("in_flight", "suspect"),
+        ("unjudged", "suspect"),
+    ]
+    assert "TTFT p99 <= 1 s" in kept[-1].sentence
 
 
 WRONG = (doubt("client_error", "random", "over a tenth of the ITL"),)
@@ -190,7 +194,7 @@ def test_the_clients_errors_count_against_the_limits_of_the_slo(
 ) -> None:
     found, kept = judged(probe(**slo), tried(timelines([0.5] * 200), doubts=WRONG, proof=proof))
     assert found is met
-    assert [entry.severity for entry in kept] == ["void" if met is None else "note"]
+    assert [entry.severity for entry in kept] == (["suspect"] * 2 if met is None else ["note"])
 
 
 @pytest.mark.parametrize(("off_ratio", "met"), [(0.03, True), (0.07, None)])
@@ -203,7 +207,7 @@ def test_a_rate_that_was_missed_by_more_than_the_bracket_is_another_level(
         probe(ttft_p99_s=1), tried(timelines([0.5] * 200), doubts=off, proof=proof)
     )
     assert found is met
-    assert [entry.severity for entry in kept] == ["void" if met is None else "note"]
+    assert [entry.severity for entry in kept] == (["suspect"] * 2 if met is None else ["note"])
 
 
 def found_by(seed: int) -> Answer:

@@ -103,6 +103,7 @@ def judged(load: Load, tried: Tried) -> tuple[bool | None, list[Doubt]]:
 
     What a level too high explains (failures, an early end) is no doubt of a probe that missed. The
     client's errors are held against the SLO and the bracket, for a probe shows nothing but them.
+    None is void: no table shows the figures of a probe, and one that cannot be judged is repeated.
     """
     search = load.keys.search
     if search is None:
@@ -110,16 +111,20 @@ def judged(load: Load, tried: Tried) -> tuple[bool | None, list[Doubt]]:
     others = [one for one in tried.doubts if one.name not in _OF_THE_SERVER | _OF_THE_CLIENT]
     met = _met(search, tried, others)
     hidden = _OF_THE_SERVER if met is False else frozenset[str]()
-    kept = [_noted(one, met) for one in tried.doubts if one.name not in hidden]
+    kept = [_weighed(one, met) for one in tried.doubts if one.name not in hidden]
+    if met is None:
+        said = f"its figures cannot tell whether {search.slo.told} was met"
+        kept.append(doubt("unjudged", load.load, said))
     if tried.overload is not None:
         kept.append(doubt("overloaded", load.load, tried.overload))
     return met, kept
 
 
-def _noted(entry: Doubt, met: bool | None) -> Doubt:
-    """Return a doubt of the client as a note where the probe could tell all the same."""
-    settled = met is not None and entry.name in _OF_THE_CLIENT
-    return replace(entry, severity="note") if settled else entry
+def _weighed(entry: Doubt, met: bool | None) -> Doubt:
+    """Return a doubt as it weighs on a probe; the client's is a note where it could tell."""
+    if met is not None and entry.name in _OF_THE_CLIENT:
+        return replace(entry, severity="note")
+    return replace(entry, severity="suspect") if entry.severity == "void" else entry
 
 
 def _met(search: Search, tried: Tried, others: Sequence[Doubt]) -> bool | None:

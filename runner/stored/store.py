@@ -173,12 +173,20 @@ class Run:
         return sorted(found, key=lambda row: (row["order"] or 0, row["attempt"]))
 
     def void_loads(self, boots: Iterable[Mapping[str, Any]]) -> int:
-        """Return how many committed loads of these boots are void."""
-        folder = self.experiment / "loads" / f"run={self.run_id}"
-        keys = (BootKey(row["cell_id"], row["boot"], row["attempt"]) for row in boots)
-        paths = (folder / f"{key.part}.parquet" for key in keys)
-        verdicts = (pq.ParquetFile(path).read(["verdict"]) for path in paths if path.exists())
-        return sum(table["verdict"].to_pylist().count("void") for table in verdicts)
+        """Return how many committed loads of these boots are void, searches without answer too.
+
+        A probe of a search counts only through it: one that could not be judged was repeated.
+        """
+        keys = [BootKey(row["cell_id"], row["boot"], row["attempt"]) for row in boots]
+        loads = [row for key in keys for row in self._part(key, "loads", ("verdict", "search"))]
+        found = [row for key in keys for row in self._part(key, "capacity", ("why",))]
+        void = [row["verdict"] for row in loads if row.get("search") is None].count("void")
+        return void + [row["why"] for row in found].count("unknown")
+
+    def _part(self, key: BootKey, table: str, columns: Iterable[str]) -> list[dict[str, Any]]:
+        """Return columns of what a boot stored in a table; one that its file lacks is not there."""
+        path = self.experiment / table / f"run={self.run_id}" / f"{key.part}.parquet"
+        return pq.ParquetFile(path).read([*columns]).to_pylist() if path.exists() else []
 
     def desk(self, cell_id: str, boot: int) -> Desk:
         """Return a desk for the next attempt at a boot."""
