@@ -266,3 +266,42 @@ def test_every_table_has_a_name_and_a_place() -> None:
 def test_what_is_compared_stands_side_by_side_as_observed(tmp_path: Path) -> None:
     text = report(STORED.the_example(tmp_path), names=["alignment"])
     assert text == (GOLDEN / "table-alignment.txt").read_text()
+
+
+def many_kinds(folder: Path, concurrency: int) -> Results:
+    """Store 20 boots of an engine whose memory is left free: 14 KV capacities, no two in five."""
+    stored = STORED.Stored(folder)
+    sglang = stored.cell("sglang", settings={"memory": {"fraction": 0.02}})
+    vllm = stored.cell("vllm", settings={"memory": {"kv_tokens": 20480}})
+    for boot in range(20):
+        kv_tokens = 542_459 + 51_253 * ((boot * 5) % 14)
+        rate = 540.0 + (boot * 7) % 11
+        load = {"load": f"random@c{concurrency}", "output_tokens_per_s": rate}
+        stored.boot(sglang, boot, [load], kv_tokens=kv_tokens)
+        stored.boot(vllm, boot, [load], kv_tokens=20_480)
+    return stored.read()
+
+
+def test_many_kinds_of_boots_are_one_row_with_every_boot_and_their_range(tmp_path: Path) -> None:
+    text = report(many_kinds(tmp_path, 32), names=["throughput"])
+    assert text == (GOLDEN / "table-many-kinds.txt").read_text()
+
+
+def test_of_many_kinds_no_mean_and_no_median_is_given(tmp_path: Path) -> None:
+    [many, _] = rows(many_kinds(tmp_path, 32), "throughput")
+    beside = many["median [range] tok/s"]
+    assert (beside.middle, beside.low, beside.high) == (None, 540.0, 550.0)
+
+
+@pytest.mark.parametrize(("concurrency", "fits"), [(32, True), (2000, False)])
+def test_kinds_by_kv_say_where_the_kv_has_room_for_all(
+    tmp_path: Path, concurrency: int, fits: bool
+) -> None:
+    stored = STORED.Stored(tmp_path)
+    cell = stored.cell("sglang")
+    for boot in range(5):
+        load = {"load": f"random@c{concurrency}", "output_tokens_per_s": 100.0}
+        kv_tokens = 100_000 * (boot + 1)
+        stored.boot(cell, boot, [load], kv_tokens=kv_tokens, max_running=4096)
+    [row] = rows(stored.read(), "throughput")
+    assert ("each holds the 32 requests that run at once" in row["kind"]) == fits

@@ -19,7 +19,7 @@ from runner.sides.side import Side, side_of
 from runner.stats.interval import Interval, interval, unpaired
 from runner.stats.verdict import Rules
 from runner.stored.frames import Results
-from runner.tables.over_boots import centre
+from runner.tables.brackets import centre, extremes
 from runner.tables.ratio import centre_of
 
 
@@ -125,15 +125,16 @@ def figure_rows(compared: Compared) -> pd.DataFrame:
     rows = []
     for one in compared.tonight:
         for (cell, load), sample in one.side.samples.items():
-            several = one.side.kinds[cell].several
+            kinds = one.side.kinds[cell]
+            beside = extremes if kinds.many else centre
             figures = sample.figures
             seen = one.doubts.get((cell, load), {})
             rows.append(
                 {
                     "figure": f"{one.name}: {sample.label} {load}",
                     "each boot": figures,
-                    "median [range]": None if several else centre(figures),
-                    "believe it?": of_figure(sample, one.side.kinds[cell], seen),
+                    "median [range]": None if kinds.several and not kinds.many else beside(figures),
+                    "believe it?": of_figure(sample, kinds, seen),
                 }
             )
     return pd.DataFrame(rows)

@@ -26,13 +26,14 @@ class Centre:
     """A figure over boots with its brackets: one cell for a reader, columns for a program.
 
     Attributes:
-        middle: median of the boots, or the ratio of two geometric means.
+        middle: median of the boots, or the ratio of two geometric means; None where no single
+            figure describes the boots, so that their range is all there is to tell.
         low, high: smallest and largest boot, or the limits of a 95 % interval.
         boots: how many boots (or blocks) there are; of one alone the three figures are the same.
         interval: the brackets are an interval.
     """
 
-    middle: float
+    middle: float | None
     low: float
     high: float
     boots: int

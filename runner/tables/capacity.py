@@ -17,8 +17,9 @@ from runner.stats.interval import geometric
 from runner.stats.refusal import Refusal
 from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
+from runner.tables.brackets import Values
 from runner.tables.kinds import spans
-from runner.tables.over_boots import Seen, Values, complete, labelled
+from runner.tables.over_boots import Seen, complete, labelled
 
 _WORDS: Final = {
     "below_range": "even the lowest level of the search missed",
@@ -99,16 +100,17 @@ def _interval(boots: pd.DataFrame) -> Centre | None:
 
 def _servers(boots: pd.DataFrame, between: Centre | None, asked: Capacity) -> Centre | None:
     """Return how many servers a peak needs; fewest at the interval's high end."""
-    if between is None:
+    if between is None or between.middle is None:
         return None
+    middle = between.middle
     served = boots.requests_per_s if boots.level_kind.iloc[0] == "concurrency" else None
-    scale = 1.0 if served is None else float(served.mean()) / between.middle
+    scale = 1.0 if served is None else float(served.mean()) / middle
 
     def needed(level: float) -> int:
         return instances(asked.peak_per_s, level * scale, asked.utilisation_ratio, asked.spares)
 
     return Centre(
-        middle=needed(between.middle),
+        middle=needed(middle),
         low=needed(between.high),
         high=needed(between.low),
         boots=between.boots,

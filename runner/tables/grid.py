@@ -129,7 +129,10 @@ def _each(values: tuple[Any, ...], *, wrap: int) -> str:
 
 
 def _centre(value: Centre) -> str:
-    middle, low, high = number(value.middle), number(value.low), number(value.high)
+    low, high = number(value.low), number(value.high)
+    if value.middle is None:
+        return f"[{low} - {high}]"
+    middle = number(value.middle)
     if value.boots == 1:
         return f"{middle} (single)"
     return middle if low == high else f"{middle} [{low} - {high}]"

@@ -7,7 +7,7 @@ averaged: a mean between a start with 22,048 KV tokens and one with 26,560 descr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pandas as pd
@@ -24,8 +24,9 @@ Key = tuple[str, str, str]
 
 KEY: Final = ["experiment", "run", "cell_id"]
 
+KV: Final = "KV tokens"
 _COLUMNS: Final = {
-    "KV tokens": "kv_tokens",
+    KV: "kv_tokens",
     "chunk tokens": "chunk_tokens",
     "compile cache": "compile_cache",
     "machine": "host",
@@ -33,6 +34,8 @@ _COLUMNS: Final = {
 }
 _GRAPHS: Final = "graph bytes"
 _CLIENT: Final = "client floor ms"
+MOST_ROWS: Final = 3
+"""More kinds than this are told in one row: as many rows as boots show no kind, only noise."""
 _SMALL_MS: Final = 1.0
 _ANOTHER_RATIO: Final = 3.0
 """A client's floor differs when it is this much larger, and larger than what nobody would see."""
@@ -65,15 +68,28 @@ class Kinds:
     Attributes:
         cell: the cell as tables name it.
         kinds: at least one.
+        ranges: what tells the kinds apart, each with what it was over all boots.
     """
 
     cell: str
     kinds: tuple[Kind, ...]
+    ranges: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def several(self) -> bool:
         """Tell whether no single figure may describe the cell."""
         return len(self.kinds) > 1
+
+    @property
+    def many(self) -> bool:
+        """Tell whether the kinds are too many for a row each: one row tells their range."""
+        return len(self.kinds) > MOST_ROWS
+
+    @property
+    def summed(self) -> str:
+        """Return all kinds in one line, as `14 kinds in 20 boots, KV tokens 20 480 to 26 560`."""
+        over = ", ".join(f"{name} {span}" for name, span in self.ranges.items())
+        return f"{len(self.kinds)} kinds in {self.boots} boots, {over}"
 
     @property
     def boots(self) -> int:
@@ -83,6 +99,11 @@ class Kinds:
     @property
     def told(self) -> str:
         """Return the sentence that stands wherever the cell is shown."""
+        if self.many:
+            return (
+                f"{self.cell}: {self.summed}. Each start may be of yet another kind. No single mean"
+                " or median describes them, so none is shown, only every boot and their range"
+            )
         by = ", ".join(self.kinds[0].facts)
         listed = "; ".join(f"{self._named(kind)} in {numbered(kind.boots)}" for kind in self.kinds)
         shares = ", ".join(dict.fromkeys(str(kind.share) for kind in self.kinds))
@@ -124,6 +145,7 @@ def _kinds(key: Key, boots: pd.DataFrame, graphs: Mapping[tuple[Any, ...], float
     facts[_CLIENT] = _floors([None if pd.isna(f) else float(f) for f in boots[FLOOR]])
     groups = by_fact(facts)
     telling = [name for name, values in facts.items() if len(groups) > 1 and _tells(name, groups)]
+    ranges = {name: _spanned(facts[name]) for name in telling}
     kinds = (
         Kind(
             boots=tuple(numbers[place] for place in group.boots),
@@ -132,7 +154,7 @@ def _kinds(key: Key, boots: pd.DataFrame, graphs: Mapping[tuple[Any, ...], float
         )
         for group in groups
     )
-    return Kinds(cell=str(boots.label.iloc[0]), kinds=tuple(kinds))
+    return Kinds(cell=str(boots.label.iloc[0]), kinds=tuple(kinds), ranges=ranges)
 
 
 def _tells(name: str, groups: Sequence[Any]) -> bool:
@@ -181,6 +203,16 @@ def _spelled(values: Sequence[Fact]) -> str:
     shown = [number(v) if isinstance(v, (int, float)) else v or "unknown" for v in values]
     listed = list(dict.fromkeys(shown))
     return listed[0] if len(listed) == 1 else f"{listed[0]} to {listed[-1]}"
+
+
+def _spanned(values: Sequence[Fact]) -> str:
+    """Return what a fact was over all boots: numbers as a range, words each."""
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    words = list(dict.fromkeys(v or "unknown" for v in values if not isinstance(v, (int, float))))
+    if not numbers:
+        return ", ".join(words)
+    low, high = number(min(numbers)), number(max(numbers))
+    return ", ".join([low if low == high else f"{low} to {high}", *words])
 
 
 def numbered(boots: Sequence[int]) -> str:

@@ -11,11 +11,11 @@ import pandas as pd
 from runner.stats.interval import Interval, ratio
 from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
+from runner.tables.brackets import Values
 from runner.tables.declared import declared
 from runner.tables.kinds import kinds_of
 from runner.tables.over_boots import (
     Seen,
-    Values,
     by_load,
     complete,
     doubts_of,

@@ -6,7 +6,6 @@ one kind (`kinds`) have a row for each kind and no median.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,17 +14,16 @@ import pandas as pd
 from pandas.api.types import is_scalar
 
 from runner import workloads
-from runner.stats.bootstrap import LEAST_BOOTS, bootstrap, quantile
 from runner.stats.drift import Drift, over_blocks
 from runner.stats.interval import unequal_tails
+from runner.stats.kv import covariate
 from runner.stats.refusal import Refusal
 from runner.stats.split import by_metric
-from runner.stats.unseen import unseen_mode
 from runner.stored.frames import Results, once
 from runner.tables import Centre, Shown
-from runner.tables.kinds import Kinds, kinds_of, spans
+from runner.tables.brackets import Values, centre, explained, extremes
+from runner.tables.kinds import KV, Kinds, kinds_of, spans
 
-Values = tuple[float | None, ...]
 Seen = dict[str, list[str]]
 """Name of a doubt -> what was seen."""
 
@@ -74,14 +72,16 @@ def over_boots(
     kinds = kinds_of(complete(results), results)
     rows: list[dict[str, Any]] = []
     doubts: Seen = {}
+    sizes: dict[bool, list[int]] = {True: [], False: []}
     for cell, load, boots in by_load(loads):
         found = doubts_of(boots)
         own = kinds[(boots.experiment.iloc[0], boots.run.iloc[0], boots.cell_id.iloc[0])]
         rows += _rows(cell, load, boots, own, metrics, found)
+        sizes[own.many].append(len(boots))
         for name, seen in found.items():
             doubts.setdefault(name, []).extend(s for s in seen if s not in doubts[name])
-    shown = [len(boots) for _, _, boots in by_load(loads)]
-    return Shown(frame=_without_empty(pd.DataFrame(rows)), notes=[_note(shown)], doubts=doubts)
+    note = explained(alike=sizes[False], unlike=sizes[True])
+    return Shown(frame=_without_empty(pd.DataFrame(rows)), notes=[note], doubts=doubts)
 
 
 @once
@@ -169,26 +169,6 @@ def values(boots: pd.DataFrame, column: str, scale: float = 1.0, *, timed: bool 
     )
 
 
-def centre(over: Values) -> Centre | None:
-    """Return the median of the values that are known with its brackets, None without any.
-
-    Under 20 boots the brackets are the smallest and the largest boot; from 20 the 95 % interval of
-    the median, by an expanded-percentile bootstrap of boots.
-    """
-    known = [value for value in over if value is not None]
-    if not known:
-        return None
-    low, high, middle = min(known), max(known), statistics.median(known)
-    if len(known) >= LEAST_BOOTS and low < high:
-        draws = max(1000, min(10_000, 1_000_000 // len(known)))
-        found = bootstrap(known, quantile(0.5), seed=len(known), draws=draws)
-        if not isinstance(found, Refusal):
-            return Centre(
-                middle=middle, low=found.low, high=found.high, boots=len(known), interval=True
-            )
-    return Centre(middle=middle, low=low, high=high, boots=len(known))
-
-
 def doubts_of(boots: pd.DataFrame) -> Seen:
     """Return the doubts on these loads, with what was seen of each."""
     found: Seen = {}
@@ -212,27 +192,67 @@ def _rows(
     metrics: tuple[Metric, ...],
     found: Seen,
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row, or one for each kind of boots; tell of doubts in `found`."""
+    """Yield one row, or one for each of a few kinds of boots; tell of doubts in `found`."""
     shown = {metric: _chosen(metric, boots, found) for metric in metrics}
     if kinds.several:
         found["several_kinds"] = [kinds.told]
     else:
         _look_for_groups(cell, load, boots, metrics[0], found)
         _look_for_drift(cell, load, boots, metrics[0], found)
+    if kinds.many or not kinds.several:
         _look_at_tails(cell, load, boots, metrics, found)
-    for kind in kinds.kinds:
-        own = boots[boots.boot.isin(kind.boots)]
-        if own.empty:
-            continue
+    for told, own in _parted(boots, kinds):
         row: dict[str, Any] = {"cell": cell, "load": load, "boots": spans(list(own.boot))}
-        row["kind"] = kind.told or None
+        row["kind"] = told or None
         for metric in metrics:
             over = values(own, shown[metric], metric.scale, timed=metric.timed)
             row[metric.heading] = over
             if metric.centre:
-                alone = kinds.several or (metric.fallback and "unequal_tails" in found)
-                row[f"median [range] {metric.symbol}"] = None if alone else centre(over)
+                row[f"median [range] {metric.symbol}"] = _bracketed(over, metric, kinds, found)
         yield row | {"doubts": ", ".join(found)}
+
+
+def _parted(boots: pd.DataFrame, kinds: Kinds) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield what tells some boots from the others, and those boots; of many kinds all at once."""
+    if kinds.many:
+        yield f"{kinds.summed}{_room(boots, kinds)}", boots
+        return
+    for kind in kinds.kinds:
+        own = boots[boots.boot.isin(kind.boots)]
+        if not own.empty:
+            yield kind.told, own
+
+
+def _bracketed(over: Values, metric: Metric, kinds: Kinds, found: Seen) -> Centre | None:
+    """Return what may stand beside every boot: a median, the range alone, or nothing."""
+    if metric.fallback and "unequal_tails" in found:
+        return None
+    if kinds.many:
+        return extremes(over)
+    return None if kinds.several else centre(over)
+
+
+def _room(boots: pd.DataFrame, kinds: Kinds) -> str:
+    """Return that the kinds cannot matter at this load: KV alone differs, and all requests fit."""
+    if set(kinds.ranges) != {KV} or (boots.level_kind != "concurrency").any():
+        return ""
+    tokens = (boots.input_tokens + boots.output_tokens) / boots.ok.where(boots.ok > 0)
+    running = boots.max_running.fillna(boots.level)
+    if tokens.isna().any() or boots.kv_tokens.isna().any():
+        return ""
+    asked = int(min(running.min(), boots.level.min()))
+    each = zip(running, boots.level, boots.kv_tokens, tokens, strict=True)
+    fit = {
+        covariate(
+            max_running=int(most),
+            concurrency=int(level),
+            kv_tokens=int(kv_tokens),
+            input_tokens=round(mean),
+            output_tokens=0,
+        )
+        for most, level, kv_tokens, mean in each
+    }
+    return f"; each holds the {asked} requests that run at once" if fit == {asked} else ""
 
 
 def _chosen(metric: Metric, boots: pd.DataFrame, found: Seen) -> str:
@@ -285,23 +305,6 @@ def _look_at_tails(
     refused = unequal_tails(counts, counts)
     if refused is not None:
         found["unequal_tails"] = [f"{cell} {load}: {refused.reason}"]
-
-
-def _note(boots: Sequence[int]) -> str:
-    """Return what the brackets mean, and what so few boots may have missed."""
-    sizes = sorted(set(boots))
-    several = [n for n in sizes if n > 1]
-    under = [n for n in several if n < LEAST_BOOTS]
-    chance = ", ".join(f"{100 * (n - 1) / (n + 1):.0f} % at {n}" for n in under)
-    unseen = ", ".join(f"{100 * unseen_mode(n):.0f} % of starts ({n} boots)" for n in several)
-    parts = []
-    if under:
-        parts.append(f"[range] is the smallest and largest boot; it holds the next one in {chance}")
-    if len(under) < len(several):
-        parts.append("[range] from 20 boots: 95 % interval of the median, bootstrap of boots")
-    if several:
-        parts.append(f"Where boots agree, another kind may be unseen: up to {unseen}")
-    return ". ".join(parts) + "." if parts else "One boot of each cell: no figure has a spread."
 
 
 def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:
