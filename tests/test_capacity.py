@@ -45,6 +45,7 @@ within_ratio = 0.4
 peak_per_s = 1000
 """
 WITHIN = Range(low=30, high=480, within_ratio=0.4)
+LOOKED = Range(low=2, high=256, within_ratio=0.1)
 
 
 def stored_rows() -> Any:
@@ -86,6 +87,7 @@ def test_every_probe_is_a_load_of_its_own_marked_as_one(searched: tuple[str, Res
 
 def test_the_answer_is_what_its_stored_probes_say(searched: tuple[str, Results]) -> None:
     told = searched[1].loads
+    assert bool(searched[1].boots.simulated.all())
     probes = [
         Probe(level=level, met=bool(met))
         for level, met in zip(told.level, told.met, strict=True)
@@ -114,6 +116,123 @@ def test_probes_are_in_no_table_of_levels_and_the_search_is_in_its_own(
 ) -> None:
     assert "Capacity: the highest level" in searched[0]
     assert "Throughput" not in searched[0]
+
+
+OFFLINE = """
+question = "How much would it bear?"
+boots = 2
+
+[common]
+model = "Qwen/Qwen3-1.7B"
+context_tokens = 2048
+max_running = 8
+
+[engines.vllm]
+image = "vllm/vllm-openai:v0.31.0"
+memory = { kv_tokens = 8192 }
+
+[engines.sglang]
+image = "lmsysorg/sglang:v0.5.21"
+memory = { kv_tokens = 8192 }
+
+[[loads]]
+name = "most"
+workload = "random"
+input_tokens = 256
+output_tokens = 16
+concurrency = 64
+requests = 256
+
+[[loads]]
+workload = "random"
+input_tokens = 256
+output_tokens = 16
+requests = 200
+
+[loads.search]
+rate_per_s = { low = 2, high = 256 }
+slo = { ttft_p99_s = 1 }
+settle_s = 2
+within_ratio = 0.1
+"""
+
+
+@pytest.fixture(scope="module")
+def foretold(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Results]:
+    """Search without a server; return what was printed and what was stored."""
+    folder = tmp_path_factory.mktemp("foretold")
+    (folder / "would.toml").write_text(OFFLINE)
+    arguments = ["exec", str(folder / "would.toml"), "--simulate", "--results", str(folder / "r")]
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output, results(folder / "r" / "would")
+
+
+def test_a_search_without_a_server_brackets_what_the_simulated_engine_bears(
+    foretold: tuple[str, Results],
+) -> None:
+    found = foretold[1]
+    most = found.loads[found.loads.load == "most@c64"].set_index(["cell_id", "boot"])
+    assert len(found.capacity) == len(most) == 4
+    for row in found.capacity.to_dict("records"):
+        assert row["why"] == "found"
+        assert row["missed_level"] <= 1.1 * row["level"] * (1 + 1e-9)
+        # one saturated engine serves so many; arrivals by chance need some room under that
+        served_per_s = most.steady_requests_per_s[(row["cell_id"], row["boot"])]
+        assert 0.7 * served_per_s < row["level"] < 1.1 * served_per_s
+
+
+def test_probes_without_a_server_are_marked_simulated_and_tell_what_they_met(
+    foretold: tuple[str, Results],
+) -> None:
+    printed, found = foretold
+    assert "SIMULATED" in printed
+    assert "Capacity: the highest level" in printed
+    assert bool(found.boots.simulated.all())
+    probes = found.loads[found.loads.search == "random@search"]
+    for (cell_id, boot), own in probes.groupby(["cell_id", "boot"]):
+        told = zip(own.level, own.met, strict=True)
+        answer = step([Probe(level=level, met=bool(met)) for level, met in told], LOOKED)
+        [row] = found.capacity[
+            (found.capacity.cell_id == cell_id) & (found.capacity.boot == boot)
+        ].to_dict("records")
+        assert isinstance(answer, Answer)
+        assert (answer.level, answer.missed) == (row["level"], row["missed_level"])
+        assert list(own.probe) == list(range(row["probes"]))
+
+
+def test_a_probe_without_a_server_opens_upon_arrivals_and_is_cut_when_its_queue_grows(
+    foretold: tuple[str, Results],
+) -> None:
+    found = foretold[1]
+    overloaded = [
+        load
+        for load in found.loads.to_dict("records")
+        if any(entry["name"] == "overloaded" for entry in load["doubts"])
+    ]
+    assert overloaded
+    for load in overloaded:
+        assert not load["met"]
+        own = found.requests[
+            (found.requests.cell_id == load["cell_id"])
+            & (found.requests.boot == load["boot"])
+            & (found.requests.load == load["load"])
+        ]
+        before = own[own.warmup]
+        assert (before.intended_ns <= 0).all()
+        assert len(before) >= load["level"]
+        assert set(own.outcome) == {"ok", "cancelled"}
+        cut_ns = own[own.outcome == "cancelled"].ended_ns.unique()
+        assert len(cut_ns) == 1
+        assert (own.sent_ns <= cut_ns[0]).all()
+
+
+def test_a_plan_predicts_a_capacity(tmp_path: Path) -> None:
+    path = tmp_path / "would.toml"
+    path.write_text(OFFLINE.replace("boots = 2", "boots = 1"))
+    done = CliRunner().invoke(main, ["plan", str(path), "--predict"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "Capacity: the highest level" in done.output
 
 
 def capacity(why: str = "found", **columns: Any) -> dict[str, Any]:

@@ -146,8 +146,9 @@ class Boot:
     ) -> tuple[float, tuple[Timeline, ...]]:
         """Return when the window opens, and what happens to each request, the warm-up's first.
 
-        In closed loop the warm-up hands its slots over without a drain; in open loop it is
-        answered before.
+        In closed loop the warm-up hands its slots over without a drain. In open loop, one whose
+        requests have their own times arrives until the window opens, and any other is answered
+        before.
 
         Args:
             path: request path.
@@ -156,15 +157,22 @@ class Boot:
             concurrency: how many are under way at once; None sends each at its own time.
             duration_s: nothing is sent so long after the window opened.
         """
-        if concurrency is None:
+        if concurrency is None and not any(one.due_s is not None for one in warmup):
             warm = self._simulated(path, warmup, 0, Pattern(concurrency=_WARMING))
             opened_s = self.now_s
             window = self._simulated(path, wanted, len(warm), Pattern(duration_s=duration_s))
             return opened_s, (*_warm(warm), *window)
-        before = len(warmup)
-        pattern = Pattern(concurrency=concurrency, before=before, duration_s=duration_s)
+        before, began_s = len(warmup), self.now_s
+        pattern = Pattern(
+            concurrency=concurrency,
+            before=before,
+            duration_s=duration_s,
+            opens_s=max((one.due_s or 0.0 for one in warmup), default=0.0),
+        )
         lines = self._simulated(path, itertools.chain(warmup, wanted), 0, pattern)
-        opened_s = min([line.sent_s for line in lines[before:]], default=self.now_s)
+        opened_s = began_s + pattern.opens_s
+        if concurrency is not None:
+            opened_s = min([line.sent_s for line in lines[before:]], default=self.now_s)
         return opened_s, (*_warm(lines[:before]), *lines[before:])
 
     def _simulated(
@@ -174,7 +182,7 @@ class Boot:
         request_s = self._twin.overheads.request_s
         sent = dataclasses.replace(pattern, request_s=request_s, turn_s=TURN_S, apart_s=APART_S)
         asks = (
-            self._ask(path, one, pattern.before if number >= pattern.before else 0)
+            self._ask(path, one, pattern if number >= pattern.before else Pattern())
             for number, one in enumerate(wanted)
         )
         lines = simulated(self._twin.engine, asks, sent)
@@ -182,10 +190,11 @@ class Boot:
             line.number += first
         return lines
 
-    def _ask(self, path: str, one: Wanted, first: int) -> Ask:
+    def _ask(self, path: str, one: Wanted, since: Pattern) -> Ask:
+        """Return a request as it is simulated, counted from what comes before its window."""
         beside: dict[str, Any] = {
-            "due_s": one.due_s or 0.0,
-            "after": None if one.after is None else one.after + first,
+            "due_s": (one.due_s or 0.0) + since.opens_s,
+            "after": None if one.after is None else one.after + since.before,
             "think_s": one.think_s,
             "group": one.group,
             "role": one.role,

@@ -65,6 +65,7 @@ class Pattern:
             server reads, one after another.
         before: how many of the requests precede the window.
         duration_s: nothing is sent so long after the window opened; None for no end.
+        opens_s: the window opens so long after the first arrival could come, in open loop.
     """
 
     concurrency: int | None = None
@@ -73,6 +74,7 @@ class Pattern:
     apart_s: float = 0.0
     before: int = 0
     duration_s: float | None = None
+    opens_s: float = 0.0
 
 
 class Source:
@@ -97,7 +99,7 @@ class Source:
         self._ended_s: dict[int, float] = {}
         self._end_s = math.inf
         if pattern.concurrency is None and pattern.duration_s is not None:
-            self._end_s = origin_s + pattern.duration_s
+            self._end_s = origin_s + pattern.opens_s + pattern.duration_s
 
     def send(self, now_s: float) -> Iterator[tuple[float, int, Ask]]:
         """Yield what is sent now or at a time that is known: when, its number, and what."""

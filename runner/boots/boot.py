@@ -25,7 +25,7 @@ from runner.boots.guard import Guard
 from runner.boots.life import Failure, Life, fact_rows, key_facts, row_of
 from runner.boots.measure import Client, Live
 from runner.boots.ready import wait_until_ready
-from runner.boots.session import Session
+from runner.boots.session import Served, Session
 from runner.doubts import doubt
 from runner.errors import HostError
 from runner.experiment import Timeouts
@@ -173,8 +173,7 @@ def _loads(bench: Bench, server: Server, desk: Desk, life: Life, ready_ns: int) 
         died=lambda: _death(server.exited()),
     )
     session = Session(
-        live=on,
-        client=bench.client,
+        server=Served(live=on, client=bench.client),
         seed=bench.plan.experiment.seed,
         boot=bench.planned.boot,
         desk=desk,

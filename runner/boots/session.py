@@ -6,7 +6,8 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from runner.boots import pages, search
 from runner.boots.asks import Draw
@@ -23,13 +24,59 @@ _TRIES: Final = 3
 """Probes of one search that may be without a verdict before it is given up."""
 
 
+class Server(Protocol):
+    """Whoever takes the loads: one that is served, or one that is only simulated."""
+
+    def measure(self, load: Load, draw: Draw, spool: Path) -> Measured | None:
+        """Run one load; None when nothing of it is to be kept, for the server ended."""
+
+    def died(self) -> str | None:
+        """Return how it ended, None while it lives."""
+
+    def await_end(self) -> None:
+        """Give it, after requests that failed, a moment to be known as dead."""
+
+    def await_idle(self) -> None:
+        """Let it end what it still does after too much, as far as it tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A live server and the client that measures it."""
+
+    live: Live
+    client: Client
+
+    def measure(self, load: Load, draw: Draw, spool: Path) -> Measured:
+        """Run one load."""
+        return measure(load, draw, self.live, client=self.client, spool=spool)
+
+    def died(self) -> str | None:
+        """Return how it ended, None while it lives."""
+        return self.live.died()
+
+    def await_end(self) -> None:
+        """Wait until it is known as dead, or two seconds."""
+        deadline_s = time.monotonic() + _DYING_S
+        while self.live.died() is None and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+
+    def await_idle(self) -> None:
+        """Wait until its page names no request, or ten seconds."""
+        deadline_s = time.monotonic() + _IDLE_S
+        while time.monotonic() < deadline_s:
+            now = pages.counters(self.live.engine, self.live.control_url)
+            if not now.get("running", 0) and not now.get("waiting", 0):
+                return
+            time.sleep(0.2)
+
+
 @dataclass(kw_only=True)
 class Session:
     """What one server is asked, one load after the other.
 
     Attributes:
-        live: the server.
-        client: the measuring client.
+        server: who is asked.
         seed: of the experiment.
         boot: number of the server life.
         desk: where finished loads are kept.
@@ -38,8 +85,7 @@ class Session:
         order: loads done so far.
     """
 
-    live: Live
-    client: Client
+    server: Server
     seed: int
     boot: int
     desk: Desk
@@ -60,7 +106,9 @@ class Session:
         self.tell(f"{load.load}" + (f" #{repeat + 1}" if load.repeats > 1 else ""))
         draw = Draw(seed=self.seed, boot=self.boot, load=load.load, repeat=repeat)
         spool = self.desk.folder / f"spool-{self.order}"
-        done = measure(load, draw, self.live, client=self.client, spool=spool)
+        done = self.server.measure(load, draw, spool)
+        if done is None:
+            return None
         keys = self.desk.key.columns
         row = {**done.row, **keys, "order": self.order}
         self.life.metrics += [{**reading, **keys} for reading in done.metrics]
@@ -68,11 +116,11 @@ class Session:
         shutil.rmtree(spool, ignore_errors=True)
         self.order += 1
         if done.row["ok"] < done.row["requests"] and done.row.get("met") is not False:
-            self._wait_for_its_end()
+            self.server.await_end()
         if done.aborted is not None:
             self.life.failure = _failure(done.aborted, done.cut)
             return None
-        return None if self.live.died() else done
+        return None if self.server.died() else done
 
     def _search(self, load: Load, repeat: int) -> Answer | None:
         """Probe levels until the search has its answer; None when the server ended before."""
@@ -92,25 +140,10 @@ class Session:
             served[found.level] = done.row["requests_per_s"]
             probes.append(Probe(level=found.level, met=met))
             if not met:
-                self._wait_until_idle()
+                self.server.await_idle()
         row = _capacity(load, found, served)
         self.life.capacities.append({**row, "repeat": repeat, "probes": len(probes) + unclear})
         return found
-
-    def _wait_for_its_end(self) -> None:
-        """Give a server whose requests failed a moment to be known as dead."""
-        deadline_s = time.monotonic() + _DYING_S
-        while self.live.died() is None and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-
-    def _wait_until_idle(self) -> None:
-        """Let a server that had too much end what it still does, as far as it tells."""
-        deadline_s = time.monotonic() + _IDLE_S
-        while time.monotonic() < deadline_s:
-            now = pages.counters(self.live.engine, self.live.control_url)
-            if not now.get("running", 0) and not now.get("waiting", 0):
-                return
-            time.sleep(0.2)
 
 
 def _failure(aborted: str, cut: Cut | None) -> Failure:

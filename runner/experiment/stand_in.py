@@ -27,20 +27,13 @@ def stood_in(experiment: Experiment, gpu: str | None = None) -> Experiment:
         gpu: GPU profile of all; where it is not given a section's own, or the calibrated one.
 
     Raises:
-        ExperimentError: an engine has no simulation, a load searches its level, or there is no
-            such profile.
+        ExperimentError: an engine has no simulation, or there is no such profile.
     """
     if gpu is not None:
         try:
             profile_of(gpu)
         except (ValueError, TypeError, KeyError, OSError) as error:
             raise ExperimentError(f"--gpu {gpu}: {error}") from error
-    for load in experiment.loads:
-        if load.search is not None:
-            raise ExperimentError(
-                f"{experiment.path}: {load.name or load.workload} searches a level, which needs a"
-                " server: write simulate = {} in [engines.NAME] and run exec without --simulate"
-            )
     sections = {
         name: _section(name, section, experiment, gpu)
         for name, section in experiment.engines.items()

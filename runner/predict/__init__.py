@@ -17,8 +17,9 @@ from engines.sim.predict import Boot
 from runner.boots import pages
 from runner.boots.boot import Bench
 from runner.boots.life import Failure, Life, fact_rows, row_of
+from runner.boots.session import Session
 from runner.plan.cells import SIMULATED_PROGRAM
-from runner.predict.loads import predicted_loads
+from runner.predict.loads import Foretold
 from runner.stored.store import Desk
 
 _COMPILE_CACHE: Final = {True: "none", False: "warm", None: "none"}
@@ -39,12 +40,24 @@ def foretell(bench: Bench, begun: Mapping[str, Any], desk: Desk) -> dict[str, An
         life.seconds["ready_s"] = boot.ready_s
         life.facts += _pages(bench, boot)
         life.phase = "load"
-        predicted_loads(bench, boot, desk)
+        _loads(bench, boot, desk, life)
         life.seconds["load_s"] = boot.now_s
     life.reading = _read(bench.planned.cell.engine.name, boot.log)
     if not boot.alive:
         life.failure = _failure(life.phase, life.reading)
     return _commit(bench, begun, life, desk)
+
+
+def _loads(bench: Bench, boot: Boot, desk: Desk, life: Life) -> None:
+    session = Session(
+        server=Foretold(bench=bench, boot=boot),
+        seed=bench.plan.experiment.seed,
+        boot=bench.planned.boot,
+        desk=desk,
+        life=life,
+        tell=bench.tell,
+    )
+    session.go(bench.plan.loads)
 
 
 def _pages(bench: Bench, boot: Boot) -> list[Fact]:
@@ -79,5 +92,6 @@ def _commit(bench: Bench, begun: Mapping[str, Any], life: Life, desk: Desk) -> d
         **row_of(life, cell.keys.expect, clean),
     }
     facts = fact_rows(life.all_facts, desk.key.columns, lambda line: None, clean)
-    desk.commit(row, {"facts": facts}, bench.redactor)
+    capacity = [{**found, **desk.key.columns} for found in life.capacities]
+    desk.commit(row, {"facts": facts, "capacity": capacity}, bench.redactor)
     return row

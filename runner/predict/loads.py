@@ -4,97 +4,135 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from engines.sim.offline import Timeline as Simulated
 from engines.sim.predict import Boot
 from runner import doubts
+from runner.boots import probe
 from runner.boots.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
 from runner.boots.boot import Bench
-from runner.boots.measure import request_row
-from runner.experiment.levels import Load
+from runner.boots.measure import Measured, request_row
+from runner.experiment.levels import Load, load_ids
 from runner.load import Timeline
 from runner.load.census import census
-from runner.load.evidence import windows_of
+from runner.load.evidence import Windows, windows_of
 from runner.load.figures import Figures, figures
 from runner.load.proof import Proof
-from runner.load.verdict import verdict
+from runner.load.verdict import Limits, verdict
+from runner.predict.cut import Went, cut_short
 from runner.stored import rows
-from runner.stored.store import Desk
 
 _ORIGIN_NS: Final = 1_000_000_000
 """Where an engine's clock begins: a time of 0 would mean that nothing happened."""
 
 
-def predicted_loads(bench: Bench, boot: Boot, desk: Desk) -> None:
-    """Run all loads of a boot; the one under which the engine would die is not kept."""
-    seed, number, order = bench.plan.experiment.seed, bench.planned.boot, 0
-    for load in bench.plan.loads:
-        for repeat in range(load.repeats):
-            bench.tell(load.load)
-            draw = Draw(seed=seed, boot=number, load=load.load, repeat=repeat)
-            row, timelines, opened_ns = _run(load, draw, bench, boot)
-            if not boot.alive:
-                return
-            keys = {"load": load.load, "repeat": repeat, **desk.key.columns}
-            requests = (request_row(one, opened_ns, keys) for one in timelines)
-            desk.add_load({**row, **keys, "order": order}, requests)
-            order += 1
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """A boot that is only simulated, in the place of a server and the client that measures it."""
+
+    bench: Bench
+    boot: Boot
+
+    def measure(self, load: Load, draw: Draw, spool: Path) -> Measured | None:
+        """Simulate one load; None where the engine would die under it."""
+        del spool
+        flushed = self.boot.flush() if load.keys.flush else None
+        before = self.boot.counters
+        went, windows = self._gone_through(load, draw)
+        if not self.boot.alive:
+            return None
+        timelines, opened_ns = went.timelines, windows.opened_ns
+        found = figures(
+            timelines, opened_ns=opened_ns, closed_ns=windows.closed_ns, steady=windows.steady
+        )
+        asked = prompts_of(load, draw, self.bench.build.vocabulary, "window")
+        row = {
+            "load": load.load,
+            "repeat": draw.repeat,
+            "workload": load.workload,
+            "asked": json.dumps(load.asked, sort_keys=True),
+            "level_kind": load.level_kind,
+            "level": load.level,
+            "since_ready_s": (opened_ns - _ORIGIN_NS) / 1e9,
+            "flushed": flushed,
+            "expected_hit_tokens": expected_hit_tokens(itertools.islice(asked, found.requests)),
+            "search": load_ids(load.keys)[0] if load.probe is not None else None,
+            "probe": load.probe,
+            **rows.flat(found),
+            **{name: total - before[name] for name, total in self.boot.counters.items()},
+        }
+        row |= _judged(load, found, row, went)
+        keys = {"load": load.load, "repeat": draw.repeat}
+        requests = (request_row(one, opened_ns, keys) for one in timelines)
+        return Measured(row=row, requests=requests, metrics=[], aborted=None)
+
+    def died(self) -> str | None:
+        """Return how it would end, None while it lives."""
+        return None if self.boot.alive else "the simulated engine would end here"
+
+    def await_end(self) -> None:
+        """Wait for nothing: an end is known at once."""
+
+    def await_idle(self) -> None:
+        """Wait for nothing: what was too much has been simulated to its end."""
+
+    def _gone_through(self, load: Load, draw: Draw) -> tuple[Went, Windows]:
+        """Simulate a load's requests; a probe of too high a level is cut as a server's would be."""
+        cell, vocabulary = self.bench.planned.cell, self.bench.build.vocabulary
+        window, warmup = (
+            asks_of(load, draw, vocabulary, cell.engine, cell.served_name, purpose)
+            for purpose in ("window", "warmup")
+        )
+        began_ns = _ns(self.boot.now_s)
+        opened_s, lines = self.boot.load(
+            path_of(load, cell.engine),
+            window,
+            warmup=tuple(warmup),
+            concurrency=load.in_flight,
+            duration_s=load.duration_s,
+        )
+        went = cut_short(load, [_timeline(line, load) for line in lines], began_ns)
+        found = census(went.timelines)
+        return went, windows_of(found, load.in_flight, load.duration_s, _ns(opened_s))
 
 
-def _run(
-    load: Load, draw: Draw, bench: Bench, boot: Boot
-) -> tuple[dict[str, Any], list[Timeline], int]:
-    """Return the row of a load, its timelines, and when its window opens."""
-    engine, vocabulary = bench.planned.cell.engine, bench.build.vocabulary
-    window, warmup = (
-        asks_of(load, draw, vocabulary, engine, bench.planned.cell.served_name, purpose)
-        for purpose in ("window", "warmup")
-    )
-    flushed = boot.flush() if load.keys.flush else None
-    before = boot.counters
-    opened_s, lines = boot.load(
-        path_of(load, engine),
-        window,
-        warmup=tuple(warmup),
-        concurrency=load.in_flight,
-        duration_s=load.duration_s,
-    )
-    timelines = [_timeline(line, load) for line in lines]
-    windows = windows_of(census(timelines), load.in_flight, load.duration_s, _ns(opened_s))
-    opened_ns, closed_ns = windows.opened_ns, windows.closed_ns
-    found = figures(timelines, opened_ns=opened_ns, closed_ns=closed_ns, steady=windows.steady)
-    prompts = itertools.islice(prompts_of(load, draw, vocabulary, "window"), found.requests)
-    row = {
-        "workload": load.workload,
-        "asked": json.dumps(load.asked, sort_keys=True),
-        "level_kind": load.level_kind,
-        "level": load.level,
-        "since_ready_s": opened_s,
-        "flushed": flushed,
-        "expected_hit_tokens": expected_hit_tokens(prompts),
-        **rows.flat(found),
-        **{name: total - before[name] for name, total in boot.counters.items()},
-    }
-    return row | _judged(load, found, row), timelines, opened_ns
+def _judged(load: Load, found: Figures, row: dict[str, Any], went: Went) -> dict[str, Any]:
+    """Return what is doubtful about a load in itself, and of a probe whether it met its SLO.
 
-
-def _judged(load: Load, found: Figures, row: dict[str, Any]) -> dict[str, Any]:
-    """Return what is doubtful about a load in itself; no client measured it."""
+    No client measured it, so nobody's errors stand in the way.
+    """
     drawn_per_s = None if load.in_flight else load.level
     nobody = Proof(asked_in_flight=load.in_flight, drawn_per_s=drawn_per_s)
-    reasons = verdict(found, nobody).reasons
-    judged = [
-        *doubts.of_load({**row, "load": load.load}),
-        *(doubts.of_reason(one.name, one.severity, load.load, one.sentence) for one in reasons),
+    judged = [*doubts.of_load(row), *_reasons(load, found, nobody)]
+    met: dict[str, Any] = {}
+    if load.probe is not None:
+        tried = probe.Tried(
+            figures=found,
+            timelines=lambda: went.timelines,
+            doubts=judged,
+            limits=Limits(),
+            proof=nobody,
+            overload=went.overload,
+        )
+        met["met"], judged = probe.judged(load, tried)
+    return {**met, "doubts": [one.row() for one in judged], "verdict": doubts.verdict(judged)}
+
+
+def _reasons(load: Load, found: Figures, proof: Proof) -> Sequence[doubts.Doubt]:
+    return [
+        doubts.of_reason(one.name, one.severity, load.load, one.sentence)
+        for one in verdict(found, proof).reasons
     ]
-    return {"doubts": [entry.row() for entry in judged], "verdict": doubts.verdict(judged)}
 
 
 def _timeline(line: Simulated, load: Load) -> Timeline:
     """Return a simulated request as one that a client would have timed."""
     ask, tokens_ns = line.ask, tuple(map(_ns, line.token_s))
-    timed = load.in_flight is None and not line.warmup
+    timed = load.in_flight is None and (not line.warmup or load.probe is not None)
     refused = bool(ask.refused)
     return Timeline(
         request=line.number,
