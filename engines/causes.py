@@ -62,6 +62,14 @@ CATALOGUE: Final = _catalogue(
     ("launch_failed", "host", "The program could not be started; check its path."),
     ("load_failed", "engine", "Requests failed beyond the limit; see the outcomes of `requests`."),
     (
+        "load_timeout",
+        "engine",
+        (
+            "The load was cut at [timeouts] load_s: raise it, or ask for fewer requests; where "
+            "even one of them is slow, read the stored log's last lines."
+        ),
+    ),
+    (
         "hang",
         "engine",
         (

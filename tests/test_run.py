@@ -179,8 +179,9 @@ def test_a_server_that_never_gets_ready_ends_at_the_timeout(tmp_path: Path) -> N
         (4, "silence_s = 1", "load", "hang"),
         (8, "silence_s = 1", "warmup", "hang"),
         (8, "warmup_s = 2", "warmup", "stuck"),
+        (4, "load_s = 2", "load", "load_timeout"),
     ],
-    ids=["silent in the window", "silent in the warm-up", "a warm-up without end"],
+    ids=["silent in the window", "silent in the warm-up", "a warm-up without end", "no end"],
 )
 def test_a_server_that_hangs_under_load_ends_that_load_before_its_requests_time_out(
     tmp_path: Path, after: int, timeouts: str, phase: str, cause: str

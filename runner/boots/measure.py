@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -39,8 +38,7 @@ class Client:
         workers: processes that send.
         cpus: cores they are pinned to, None for any.
         request_timeout_s: a request unanswered by then has failed.
-        load_timeout_s: a load that takes longer is cut.
-        patience: a load that gets nowhere is cut.
+        patience: a load that gets nowhere, or takes too long, is cut.
         limits: when a load is void.
         audit: hold every load against the wire, which needs CAP_NET_RAW.
     """
@@ -48,7 +46,6 @@ class Client:
     workers: int = 1
     cpus: tuple[int, ...] | None = None
     request_timeout_s: float = 300
-    load_timeout_s: float = 3600
     patience: Patience = ENDLESS
     limits: Limits = field(default_factory=Limits)
     audit: bool = False
@@ -215,13 +212,6 @@ def _drive(
     def asks(purpose: str) -> Iterator[Ask]:
         return asks_of(load, draw, live.vocabulary, live.engine, live.model, purpose)
 
-    deadline_s = time.monotonic() + client.load_timeout_s
-
-    def stop_when() -> str | None:
-        late = time.monotonic() > deadline_s
-        too_late = f"it took over {client.load_timeout_s:g} s" if late else None
-        return live.died() or too_late or gauge.overload()
-
     return drive(
         target=replace(live.target, path=path_of(load, live.engine)),
         asks=asks("window"),
@@ -232,7 +222,7 @@ def _drive(
         cpus=client.cpus,
         request_timeout_s=client.request_timeout_s,
         spool=spool,
-        stop_when=stop_when,
+        stop_when=lambda: live.died() or gauge.overload(),
         tell_flying=gauge.note,
         patience=client.patience,
     )

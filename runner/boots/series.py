@@ -247,8 +247,9 @@ def client_of(plan: Plan, *, audit: bool = False) -> Client:
         workers=experiment.client.workers,
         cpus=machine.cores_of(experiment.client.cpus),
         request_timeout_s=timeouts.request_s,
-        load_timeout_s=timeouts.load_s,
-        patience=Patience(silence_s=timeouts.silence_s, warmup_s=timeouts.warmup_s),
+        patience=Patience(
+            silence_s=timeouts.silence_s, warmup_s=timeouts.warmup_s, load_s=timeouts.load_s
+        ),
         audit=audit,
         limits=Limits(failed_ratio=experiment.limits.failed_requests_ratio),
     )

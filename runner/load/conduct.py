@@ -103,12 +103,13 @@ class Conductor:
             self._be_patient(now_ns)
 
     def _be_patient(self, now_ns: int) -> None:
-        """End the load where nothing comes any more, or its warm-up does not end."""
+        """End the load where nothing comes any more, or where it takes too long."""
         flying = [self._crew[number] for number in self._alive if self._crew[number].flying]
         warms = self._warms and not any(member.measuring for member in self._crew)
         cut = self._patience.cut(
             silent_s=min((member.silent_s for member in flying), default=0.0),
-            warming_s=(now_ns - self._began_ns) / 1e9 if warms else None,
+            lasted_s=(now_ns - self._began_ns) / 1e9,
+            warms=warms,
         )
         if cut is not None and not self._aborted:
             self.cut = cut
