@@ -8,6 +8,7 @@ from typing import Any, Final
 from runner.doubts import ADVICE
 from runner.sides.between import Judged
 from runner.stored.frames import Results
+from runner.tables.capacity import searches
 from runner.tables.kinds import Key, Kinds
 from runner.tables.over_boots import complete, measured, records
 from runner.tables.runs import cells_of
@@ -32,6 +33,10 @@ def doubts_seen(results: Results) -> Mapping[tuple[Key, str], Seen]:
         key = _key(row)
         seen = found.setdefault((key, str(row["load"])), dict(of_cell.get(key, {})))
         seen.update(_entries(row))
+    for row in records(searches(results)):
+        key = _key(row)
+        seen = found.setdefault((key, str(row["load"])), dict(of_cell.get(key, {})))
+        seen.update({} if row["why"] == "found" else {"unsearched": ADVICE["unsearched"][0]})
     return found
 
 

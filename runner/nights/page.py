@@ -121,7 +121,8 @@ def _between(found: Compared, keys: NightKeys) -> Iterator[str]:
         f"\n{keys.metric}: ratio of geometric means, tonight over the other night; Holm over m ="
         f" {found.found.rules.m}, equal within {margin:g} %. Boots of two nights are never pooled:"
         " a verdict needs the pinned cell and five boots in both nights, or ten earlier nights. A"
-        " change since some night needs twenty, and two nights running that show it.\n"
+        " change since some night needs twenty, and two nights running that show it."
+        f"{_of_searches(found)}\n"
     )
 
 
@@ -129,7 +130,13 @@ def _figures(found: Compared, keys: NightKeys) -> Iterator[str]:
     rows = figure_rows(found)
     if len(rows):
         yield from (f"## Tonight's figures: {keys.metric}", "", grid(rows, "github"), "")
-        yield f"{_FIGURES}\n"
+        yield f"{_FIGURES}{_of_searches(found)}\n"
+
+
+def _of_searches(found: Compared) -> str:
+    """Return what the figure of a search is; nothing where there is none."""
+    samples = (sample for one in found.tonight for sample in one.side.samples.values())
+    return " Of a search: its capacity, more is better." if any(s.searched for s in samples) else ""
 
 
 def _ran(shares: Sequence[Share]) -> str:

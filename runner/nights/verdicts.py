@@ -68,7 +68,8 @@ class Compared:
         return [
             (
                 f"{one.name}: {one.side.samples[cell].label} {cell[1]} {since.told}",
-                (since.change.ratio > 1) == self.higher_is_better,
+                (since.change.ratio > 1)
+                == (self.higher_is_better or one.side.samples[cell].searched),
             )
             for one in self.tonight
             for cell, since in one.since.items()

@@ -7,6 +7,7 @@ both, or ten earlier nights; without either the difference is shown and nothing 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -103,7 +104,7 @@ def between(pairs: Sequence[Pair], rules: Rules, *, metric: str) -> Between:
             pair=pair,
             then=pair.then.samples[key],
             now=pair.now.samples[key],
-            verdict=_resolved(verdict, pair, key[1]),
+            verdict=_resolved(verdict, pair, key),
             ratio=_ratio(comparison.mean, verdict, key, pair),
         )
         for (pair, key), comparison, verdict in zip(both, asked, verdicts(asked, own), strict=True)
@@ -116,8 +117,14 @@ def between(pairs: Sequence[Pair], rules: Rules, *, metric: str) -> Between:
     )
 
 
-def _resolved(verdict: Verdict, pair: Pair, load: str) -> Verdict:
-    """Return a verdict; none of equality within less than the A/A of either run resolves."""
+def _resolved(verdict: Verdict, pair: Pair, key: tuple[str, str]) -> Verdict:
+    """Return a verdict; none within less than the brackets of searches, or the A/A, resolve."""
+    load, reach = key[1], _reach(pair, key)
+    if reach is not None and _is_within(verdict, reach):
+        reason = (
+            f"brackets of the searches leave {100 * (reach - 1):.3g} % open: lower within_ratio"
+        )
+        return replace(verdict, word="not enough data", reason=reason, needed_boots=None)
     if verdict.word != "equal" or verdict.margin is None:
         return verdict
     same = [side.floors[load] for side in (pair.now, pair.then) if load in side.floors]
@@ -125,6 +132,27 @@ def _resolved(verdict: Verdict, pair: Pair, load: str) -> Verdict:
     if not refused:
         return verdict
     return replace(verdict, word="not enough data", reason=refused[0].reason, needed_boots=None)
+
+
+def _reach(pair: Pair, key: tuple[str, str]) -> float | None:
+    """Return the factor that the brackets of two searches leave open; None for other loads.
+
+    Each search knows its capacity up to its bracket, and so does that of the pinned cell, against
+    which a night's is taken: the two widths of the runs together.
+    """
+    widths = [side.samples[key].width_ratio for side in (pair.now, pair.then)]
+    known = [width for width in widths if width is not None]
+    return math.prod(1 + width for width in known) if known else None
+
+
+def _is_within(verdict: Verdict, reach: float) -> bool:
+    """Tell whether a verdict rests on less than what brackets leave open."""
+    found = verdict.interval
+    if verdict.word == "equal":
+        return verdict.margin is not None and 1 + verdict.margin < reach
+    if verdict.word not in {"better", "worse"} or not isinstance(found, Interval):
+        return False
+    return found.low / reach <= 1 <= found.high * reach
 
 
 def table(found: Between, names: tuple[str, str], metric: str) -> Shown | None:
@@ -143,6 +171,8 @@ def table(found: Between, names: tuple[str, str], metric: str) -> Shown | None:
         f"{metric}: ratio of geometric means, {names[1]} over {names[0]}; Holm over m ="
         f" {found.rules.m}{equal}. Boots of two runs are never pooled."
     )
+    if any(one.now.searched for one in found.judged):
+        said += " Of a search: its capacity, more is better."
     frame = pd.DataFrame([_row(one, names) for one in found.judged])
     return Shown(frame=frame, above=[*found.changes, *found.missing, said])
 
@@ -183,7 +213,8 @@ def _comparison(key: tuple[str, str], pair: Pair, metric: str) -> Comparison:
     name = f"{pair.now.samples[key].label} {key[1]}"
     mean = _mean(key, pair, metric)
     groups = _groups(key, pair) if isinstance(mean, LogMean) else ""
-    return Comparison(name=name, mean=mean, doubt=groups)
+    higher = True if pair.now.samples[key].searched else None
+    return Comparison(name=name, mean=mean, doubt=groups, higher_is_better=higher)
 
 
 def _groups(key: tuple[str, str], pair: Pair) -> str:
@@ -206,7 +237,7 @@ def _mean(key: tuple[str, str], pair: Pair, metric: str) -> LogMean | Refusal:
     changed = [*blocking(now, then, key[0]), *load_changes(now, then, key[1])]
     if changed:
         return _refused(f"not comparable, for these changed: {', '.join(changed)}")
-    if metric.endswith("_p99_s"):
+    if metric.endswith("_p99_s") and not mine.searched:
         tails = unequal_tails(mine.requests, other.requests)
         if tails is not None:
             return tails

@@ -53,12 +53,14 @@ class Comparison:
         mean: mean log ratio, or why there is none.
         doubt: an unexplained two-valued doubt of either side, in words; it forbids a verdict.
         past: spread of the log ratio in past results of that engine; used where it rests on more.
+        higher_is_better: as the rules say where it is None.
     """
 
     name: str
     mean: LogMean | Refusal
     doubt: str = ""
     past: design.Spread | None = None
+    higher_is_better: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +180,9 @@ def _word(one: Comparison, mean: LogMean, rules: Rules, p_holm: float) -> Word:
         return "equal"
     if p_holm > rules.look_alpha:
         return "not enough data"
-    return "better" if (mean.mean > 0) == rules.higher_is_better else "worse"
+    own = one.higher_is_better
+    higher = rules.higher_is_better if own is None else own
+    return "better" if (mean.mean > 0) == higher else "worse"
 
 
 def _obstacle(one: Comparison, rules: Rules) -> str:

@@ -15,7 +15,7 @@ from runner.experiment.searched import Capacity
 from runner.figures.capacity import instances
 from runner.stats.interval import geometric
 from runner.stats.refusal import Refusal
-from runner.stored.frames import Results
+from runner.stored.frames import Results, once
 from runner.tables import Centre, Shown, Table
 from runner.tables.brackets import Values
 from runner.tables.kinds import spans
@@ -35,7 +35,7 @@ _NOTE: Final = (
 
 def build(results: Results) -> Shown | None:
     """Show the capacity of each boot, its interval over boots, and the servers for a peak."""
-    found = _found(results)
+    found = searches(results)
     if found.empty:
         return None
     rows: list[dict[str, Any]] = []
@@ -52,11 +52,13 @@ def build(results: Results) -> Shown | None:
     return Shown(frame=pd.DataFrame(rows), above=above, notes=[_NOTE], doubts=doubts)
 
 
-def _found(results: Results) -> pd.DataFrame:
+@once
+def searches(results: Results) -> pd.DataFrame:
     """Return what the searches of complete boots found, in the order of cells."""
     boots = complete(results)
     keys = ["experiment", "run", "cell_id", "boot", "attempt"]
-    found = results.capacity.merge(boots[keys], on=keys)
+    own = ["block", "kv_tokens", "max_running", "compile_cache"]
+    found = results.capacity.merge(boots[[*keys, *own]], on=keys)
     sorted_by = ["place", "load", "repeat", "boot"]
     return labelled(found, results).sort_values(sorted_by, kind="stable")
 

@@ -36,7 +36,9 @@ def build(results: Results) -> Shown | None:
         own = {
             key: sample
             for key, sample in samples(results, said.compare.metric).items()
-            if key[0][:2] == (experiment, run) and any(kv is not None for kv in sample.kv_tokens)
+            if key[0][:2] == (experiment, run)
+            and not sample.searched
+            and any(kv is not None for kv in sample.kv_tokens)
         }
         found |= own
         above += [f"{kinds[key].told}." for key in _cells(own) if kinds[key].several]

@@ -1,11 +1,12 @@
 """One number per boot: what a load came to on each boot of a cell, ready for statistics.
 
 Repeats of a load within a boot are no replicates: they become their geometric mean. Void loads
-take no part.
+take no part. The figure of a search is its capacity, whatever metric the other loads are judged by.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ import pandas as pd
 from runner.stats.interval import per_boot
 from runner.stats.kv import requests_at_once
 from runner.stored.frames import Results, once
+from runner.tables.capacity import searches
 from runner.tables.kinds import Key
 from runner.tables.over_boots import measured, values
 
@@ -43,6 +45,8 @@ class Sample:
         request_tokens: mean input and output of a request.
         max_running: most requests that run at once; None where it is not known.
         caches: what the compile cache held: cold, warm, or none.
+        width_ratio: of a search, how far the lowest level that missed lies above the highest that
+            met, in the boot where that is most; None for other loads.
     """
 
     key: Key
@@ -59,6 +63,12 @@ class Sample:
     request_tokens: tuple[float | None, ...]
     max_running: tuple[int | None, ...] = ()
     caches: tuple[str | None, ...] = ()
+    width_ratio: float | None = None
+
+    @property
+    def searched(self) -> bool:
+        """Tell whether it is a search: its figures are capacities, of which more is better."""
+        return self.width_ratio is not None
 
     @property
     def fit(self) -> tuple[int | None, ...]:
@@ -104,6 +114,10 @@ def samples(results: Results, metric: str) -> dict[tuple[Key, str], Sample]:
     for _, rows in groups:
         sample = _sample(rows, metric, engines)
         found.setdefault((sample.key, sample.load), sample)
+    groups = searches(results).groupby(["experiment", "run", "place", "load"], sort=False)
+    for _, rows in groups:
+        sample = _search(rows, engines)
+        found.setdefault((sample.key, sample.load), sample)
     return found
 
 
@@ -131,6 +145,21 @@ def _sample(rows: pd.DataFrame, metric: str, engines: pd.Series[Any]) -> Sample:
         max_running=tuple(None if pd.isna(most) else int(most) for most in boots.max_running),
         caches=tuple(None if pd.isna(cache) else str(cache) for cache in boots.compile_cache),
     )
+
+
+def _search(rows: pd.DataFrame, engines: pd.Series[Any]) -> Sample:
+    """Return the capacity of each boot; a search that found none gives no figure."""
+    answered = rows[rows.why == "found"]
+    widths = answered.missed_level / answered.level - 1
+    none: dict[str, Any] = {
+        "verdict": "ok",
+        "ok": 0,
+        "input_tokens": math.nan,
+        "output_tokens": math.nan,
+    }
+    levels = rows.level.astype(float).where(rows.why == "found")
+    sample = _sample(rows.assign(capacity=levels, level_kind="", **none), "capacity", engines)
+    return replace(sample, width_ratio=0.0 if widths.empty else float(widths.max()))
 
 
 def _figure(repeats: Sequence[float | None]) -> float | None:
