@@ -185,20 +185,36 @@ def test_shares_of_valid_answers_are_of_finished_ones_and_cost_is_at_equal_lengt
     assert "asked@c8 boot 0: 50 %" not in text
 
 
-def test_what_the_simulated_engine_writes_is_never_judged_as_json(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path, file=STRUCTURED)
+def simulated_answer(folder: Path, *, constrained: bool, answer: str) -> Results:
+    stored = STORED.Stored(folder, file=STRUCTURED)
     cell = stored.cell("sglang", simulated=True)
-    spec = {"constrained": True, "output_tokens": 4}
+    spec = {"constrained": constrained, "output_tokens": 4}
     asked = {"spec": spec, "contents": {"some/thing.json": {"type": "object"}}}
-    load = {"load": "constrained@c8", "workload": "structured", "level": 8.0}
+    load = {"load": "asked@c8", "workload": "structured", "level": 8.0}
     load |= {"asked": json.dumps(asked), "output_tokens_per_s": 100.0}
-    sent = {"constrained@c8": [request(0, 0, [1, 2], group="thing", answer=" abc bcd")]}
+    sent = {"asked@c8": [request(0, 0, [1, 2], group="thing", answer=answer)]}
     stored.boot(cell, 0, [load], requests=sent, kv_tokens=60_000, simulated=True)
-    [row] = rows(stored.read(), "structured")
+    read: Results = stored.read()
+    return read
+
+
+def test_what_the_simulated_engine_writes_freely_is_never_judged_as_json(tmp_path: Path) -> None:
+    found = simulated_answer(tmp_path, constrained=False, answer=" abc bcd")
+    [row] = rows(found, "structured")
     assert not {"valid %", "JSON %"} & row.keys()
-    text = shown(stored.read(), "structured")
-    assert "what share would obey a schema is unknown" in text
+    text = shown(found, "structured")
+    assert "what share of free answers a model would get right is unknown" in " ".join(text.split())
     assert "invalid_answers" not in text
+
+
+@pytest.mark.parametrize(("answer", "percent"), [("{}", 100.0), ("[]", 0.0)])
+def test_what_the_simulated_engine_writes_under_a_schema_is_judged_by_it(
+    tmp_path: Path, answer: str, percent: float
+) -> None:
+    found = simulated_answer(tmp_path, constrained=True, answer=answer)
+    [row] = rows(found, "structured")
+    assert (row["JSON %"], row["valid %"]) == ((100.0,), (percent,))
+    assert ("invalid_answers" in shown(found, "structured")) == (percent < 100)
 
 
 def test_requests_are_read_once_however_many_tables_ask(tmp_path: Path) -> None:

@@ -23,12 +23,13 @@ from runner.figures.hits import Hits, hits
 from runner.figures.interference import interference
 from runner.figures.shared_prefix import first_and_later
 from runner.figures.stored import timelines_of
-from runner.figures.structured import grammar
+from runner.figures.structured import grammar, validity
 from runner.launchers.process import free_port
 from runner.load import Target, Timeline
 from runner.load.drive import drive
 from runner.stored.rows import to_arrow
 from runner.workloads import Vocabulary
+from runner.workloads.structured import schema_of
 
 VOCABULARY = Vocabulary()
 BLOCK_TOKENS = {"vllm": 16, "sglang": 1}
@@ -201,6 +202,9 @@ def test_chats_are_answered_and_their_grammars_told_apart(simulated: Simulated) 
     found = grammar(timelines)
     assert len(found.cold_s) >= 2
     assert len(found.cold_s) + len(found.warm_s) == 6
+    answers = [(one, one.answer or "") for one in timelines]
+    judged = validity(answers, {name: schema_of(name) for name in ("finite", "person")}, 120)
+    assert (judged.finished, judged.json, judged.valid) == (6, 6, 6)
 
 
 def test_stored_requests_are_the_same_timelines_again(simulated: Simulated) -> None:

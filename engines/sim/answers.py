@@ -10,16 +10,11 @@ import time
 import uuid
 from typing import Any
 
-from engines.sim.asked import Asked
+from engines.sim.asked import TEXTS, Asked
 from engines.sim.setup import Setup
 from engines.sim.step import Request
 from engines.sim.wire import Connection, event
 
-_LETTERS = "abcdefghijklmnopqrst"
-TEXTS = tuple(
-    f" {_LETTERS[i // 400 % 20]}{_LETTERS[i // 20 % 20]}{_LETTERS[i % 20]}" for i in range(2000)
-)
-"""Text of each token id that is generated, all of one length."""
 TEXT_BYTES = tuple(text.encode() for text in TEXTS)
 DONE = event(b"[DONE]")
 
@@ -43,7 +38,7 @@ class Answer:
         kind = "chatcmpl" if asked.chat else "cmpl"
         self.id = f"{kind}-{uuid.uuid4().hex}"
         self._before, self._after, self._last = self._template()
-        self._plain = not (asked.running_usage or asked.token_ids)
+        self._plain = not (asked.running_usage or asked.token_ids or asked.tokens)
         size = len(self._before) + len(TEXT_BYTES[0]) + len(self._after)
         self._open = b"%x\r\ndata: " % (size + 8) + self._before
         self._close = self._after + b"\n\n\r\n"
@@ -55,7 +50,10 @@ class Answer:
         if not self.opened:
             self._begin()
         place = request.generated - 1
-        text = TEXT_BYTES[(100 + (request.seed + 7919 * place) % 1900) % 2000]
+        if self.asked.tokens:
+            text = json.dumps(self.asked.text_at(place, request))[1:-1].encode()
+        else:
+            text = TEXT_BYTES[(100 + (request.seed + 7919 * place) % 1900) % 2000]
         if request.generated >= request.output_tokens:
             self.connection.write(event(self._chunk(request, text, self._last)))
         elif self._plain:
@@ -150,7 +148,7 @@ class Answer:
 
     def _whole(self, request: Request) -> dict[str, Any]:
         ids = request.output_ids(0, request.generated)
-        text = "".join(TEXTS[token % 2000] for token in ids)
+        text = "".join(self.asked.text_at(place, request) for place in range(request.generated))
         choice: dict[str, Any] = {"index": 0, "finish_reason": self._reason(), "logprobs": None}
         if self.asked.chat:
             choice["message"] = {"role": "assistant", "content": text}

@@ -9,6 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.sim.setup import Setup
+from engines.sim.step import Request
+from engines.sim.writing import SchemaError, json_tokens
+
+_LETTERS = "abcdefghijklmnopqrst"
+TEXTS = tuple(
+    f" {_LETTERS[i // 400 % 20]}{_LETTERS[i // 20 % 20]}{_LETTERS[i % 20]}" for i in range(2000)
+)
+"""Text of each token id that is generated, all of one length."""
 
 
 class BadRequestError(Exception):
@@ -31,6 +39,7 @@ class Asked:
         output_tokens: tokens that will be generated.
         fixed_length: the end-of-sequence token is ignored.
         grammar: what constrains the output, empty for nothing.
+        tokens: the text of each token where a JSON schema constrains the output, else empty.
         stream: answer by server-sent events.
         usage: end a stream with its usage.
         running_usage: state the usage in every chunk.
@@ -43,10 +52,17 @@ class Asked:
     output_tokens: int
     fixed_length: bool
     grammar: str
+    tokens: tuple[str, ...]
     stream: bool
     usage: bool
     running_usage: bool
     token_ids: bool
+
+    def text_at(self, place: int, request: Request) -> str:
+        """Return the text of one token of its answer; after the JSON's end only blanks may come."""
+        if self.tokens:
+            return self.tokens[place] if place < len(self.tokens) else " "
+        return TEXTS[request.output_ids(place, 1)[0] % 2000]
 
 
 def read(setup: Setup, path: str, body: bytes, kv_tokens: int) -> Asked:
@@ -69,13 +85,16 @@ def read(setup: Setup, path: str, body: bytes, kv_tokens: int) -> Asked:
     limit = _limit(setup, given, len(prompt), kv_tokens, chat=chat)
     fixed = bool(given.get("ignore_eos", False))
     options = given.get("stream_options") or {}
+    tokens = _json_tokens(given, zlib.crc32(prompt))
+    natural = len(tokens) or natural_tokens(prompt)
     return Asked(
         chat=chat,
         prompt=prompt,
         limit_tokens=limit,
-        output_tokens=limit if fixed else min(limit, natural_tokens(prompt)),
+        output_tokens=limit if fixed else min(limit, natural),
         fixed_length=fixed,
         grammar=_grammar(given),
+        tokens=tokens,
         stream=bool(given.get("stream", False)),
         usage=bool(options.get("include_usage", False)),
         running_usage=bool(options.get("continuous_usage_stats", False)),
@@ -151,3 +170,31 @@ def _grammar(given: dict[str, Any]) -> str:
     if isinstance(form, dict) and form.get("type") in ("json_schema", "json_object"):
         parts.append(form)
     return json.dumps(parts, sort_keys=True) if parts else ""
+
+
+def _json_tokens(given: dict[str, Any], seed: int) -> tuple[str, ...]:
+    """Return the answer that a request's JSON schema allows, none where it has no schema."""
+    schema = _schema(given)
+    if schema is None:
+        return ()
+    try:
+        return json_tokens(schema, seed)
+    except SchemaError as error:
+        raise BadRequestError(f"The provided JSON schema is not supported: {error}") from error
+
+
+def _schema(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema that constrains an answer, by any of the names engines know it under."""
+    form, outputs = given.get("response_format"), given.get("structured_outputs")
+    found: Any = given.get("guided_json") or given.get("json_schema")
+    if isinstance(outputs, dict):
+        found = outputs.get("json") or found
+    if isinstance(form, dict) and form.get("type") == "json_object":
+        found = {"type": "object"}
+    if isinstance(form, dict) and isinstance(form.get("json_schema"), dict):
+        found = form["json_schema"].get("schema")
+    try:
+        schema = json.loads(found) if isinstance(found, str) else found
+    except ValueError as error:
+        raise BadRequestError(f"The JSON schema is no JSON: {error}") from error
+    return schema if isinstance(schema, dict) else None

@@ -22,6 +22,7 @@ from engines.sim.offline import simulate as simulated
 from engines.sim.profile import Profile
 from engines.sim.setup import RefusalError
 from engines.sim.source import APART_S, TURN_S, Ask, Pattern
+from engines.sim.step import Request
 
 _WARMING = 16
 """Requests under way at once in the warm-up of an open loop."""
@@ -45,6 +46,10 @@ class Wanted(Protocol):
     @property
     def think_s(self) -> float:
         """How long after that answer it is sent."""
+
+    @property
+    def keep_answer(self) -> bool:
+        """Whether the answer's text is wanted."""
 
     @property
     def group(self) -> str:
@@ -210,8 +215,15 @@ class Boot:
             fixed_length=found.fixed_length,
             constrained=bool(found.grammar),
             grammar_s=self._grammar_s(found.grammar),
+            answer=self._answer(found) if one.keep_answer else None,
             **beside,
         )
+
+    def _answer(self, found: asked.Asked) -> str:
+        """Return what a server would write."""
+        request = Request(0, found.prompt, found.output_tokens)
+        request.seed += self._twin.simulate.wrong_answers
+        return "".join(found.text_at(place, request) for place in range(found.output_tokens))
 
     def _grammar_s(self, grammar: str) -> float:
         """Return how long a grammar takes to compile; the first of all may end the engine."""

@@ -29,6 +29,7 @@ class Ask:
         think_s: how long after that answer it is sent.
         constrained: its output follows a grammar.
         grammar_s: compiling that grammar, where it is new.
+        answer: what will be answered; None where nobody keeps it.
         refused: why the server would refuse it; empty where it would not.
         group: what belongs together; carried through.
         role: part it plays; carried through.
@@ -43,6 +44,7 @@ class Ask:
     think_s: float = 0.0
     constrained: bool = False
     grammar_s: float = 0.0
+    answer: str | None = None
     refused: str = ""
     group: str = ""
     role: str = ""

@@ -151,6 +151,7 @@ def _timeline(line: Simulated, load: Load) -> Timeline:
         cached_tokens=None if refused else line.cached_tokens,
         outcome="status" if refused else "ok",
         detail=ask.refused[:300],
+        answer=ask.answer,
     )
 
 

@@ -27,7 +27,8 @@ _NOTE: Final = (
     " mean output tokens stand beside, and the cost at equal lengths compares only lengths of both."
 )
 _SIMULATED_NOTE: Final = (
-    "The simulated engine writes words, not JSON: what share would obey a schema is unknown."
+    "The simulated engine writes JSON where a schema makes it, else words: what share of free"
+    " answers a model would get right is unknown."
 )
 _BROKEN: Final = "invalid_answers"
 
@@ -63,7 +64,8 @@ def build(results: Results) -> Shown | None:
     if loads.empty:
         return None
     is_simulated = loads.simulated.fillna(value=False).astype(bool)
-    loads.loc[is_simulated, ["json_percent", "valid_percent"]] = None
+    is_free = ~loads.asked.map(_is_constrained).astype(bool)
+    loads.loc[is_simulated & is_free, ["json_percent", "valid_percent"]] = None
     loads["mean_output_tokens"] = loads.output_tokens / loads.ok.where(loads.ok > 0)
     shown = over_boots(
         results,
@@ -102,13 +104,18 @@ def build(results: Results) -> Shown | None:
 def _broken(loads: pd.DataFrame) -> Iterator[str]:
     """Yield each constrained load whose finished answers do not all obey their schema."""
     for row in records(loads):
-        asked = json.loads(row["asked"]) if isinstance(row["asked"], str) else {}
         share = row["valid_percent"]
-        if asked.get("spec", {}).get("constrained") and share is not None and share < 100:
+        if _is_constrained(row["asked"]) and share is not None and share < 100:
             yield (
                 f"{row['label']} {row['load']} boot {row['boot']}: {share:.3g} % of its finished"
                 " answers obey the schema that the server was told to keep to"
             )
+
+
+def _is_constrained(asked: Any) -> bool:
+    """Tell whether the server constrains the answers of a load."""
+    load = json.loads(asked) if isinstance(asked, str) else {}
+    return bool(load.get("spec", {}).get("constrained"))
 
 
 Pair = tuple[pd.DataFrame, pd.DataFrame]
