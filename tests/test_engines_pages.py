@@ -246,6 +246,15 @@ def test_a_counter_that_is_absent_before_the_first_hit_is_zero_where_it_is_known
     assert engines.get("sglang").counters(newer)["prefix_hit_tokens"] == 0
 
 
+def test_retractions_that_are_absent_before_the_first_are_zero_where_it_is_known() -> None:
+    asked = sample("sglang:max_total_num_tokens", 5)
+    assert "preemptions" not in engines.get("sglang").counters([asked])
+    newer = [asked, sample("sglang:page_size", 1)]
+    assert engines.get("sglang").counters(newer)["preemptions"] == 0
+    counted = [*newer, sample("sglang:num_retracted_requests_total", 3)]
+    assert engines.get("sglang").counters(counted)["preemptions"] == 3
+
+
 def test_sources_of_cached_tokens_are_summed_and_priorities_are_not() -> None:
     found = engines.get("sglang").counters(
         [

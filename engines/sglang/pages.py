@@ -150,7 +150,7 @@ def counters(samples: Iterable[Sample]) -> dict[str, float]:
 
     SGLang's own warm-up prompts are counted by it too: only differences mean something. The hits
     are absent before the first one, so a page that bears a sample of 0.5.6 or newer (the hits
-    are older) and no hits has none.
+    are older) and no hits has none. So are retractions: their total is older than the page size.
     """
     samples = one_per_rank(samples)
     found = totals(samples, TOTALS, sum) | totals(samples, SHARES, mean)
@@ -158,6 +158,8 @@ def counters(samples: Iterable[Sample]) -> dict[str, float]:
     if "sglang:max_total_num_tokens" in names:
         found.setdefault("prefix_hit_tokens", 0.0)
         found.setdefault("prefix_query_tokens", 0.0)
+    if "sglang:page_size" in names:
+        found.setdefault("preemptions", 0.0)
     return found
 
 
