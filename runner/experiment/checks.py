@@ -36,7 +36,11 @@ def complaints_of(experiment: Experiment, *, whole: bool = True) -> list[Complai
     ]
     if whole and not found:
         found = list(size_complaints(experiment))
-        found = found or [*_shared(experiment), *_needed(experiment)]
+        found = found or [
+            *_shared(experiment),
+            *_needed(experiment),
+            *_uncompiled(experiment),
+        ]
     return found
 
 
@@ -133,6 +137,26 @@ def _shared(experiment: Experiment) -> Iterator[Complaint]:
     if experiment.common.flags:
         sentence = "raw flags are one engine's own words; move them to [engines.NAME.flags]"
         yield Complaint(place=("common", "flags"), sentence=sentence)
+
+
+def _uncompiled(experiment: Experiment) -> Iterator[Complaint]:
+    """Complain of `compile` where no container and no simulation would heed it."""
+    matrix = experiment.matrix
+    deaf = [name for name, section in experiment.engines.items() if _keeps_its_own(section)]
+    places: list[Place] = []
+    if experiment.common.compile and len(deaf) == len(experiment.engines):
+        places.append(("common", "compile"))
+    places += [("engines", name, "compile") for name in deaf if experiment.engines[name].compile]
+    if any(point["engine"] in deaf and "compile" in point for point in points_of(experiment)):
+        places += [("matrix", "compile")] if "compile" in matrix.axes else [("matrix",)]
+    for place in places:
+        sentence = "only containers get a folder of compiled kernels"
+        advice = "leave it out, and set the server's own cache by its variables or flags"
+        yield Complaint(place=place, sentence=f"{sentence}; {advice}")
+
+
+def _keeps_its_own(section: EngineKeys) -> bool:
+    return section.launcher in {"process", "attach"} and section.simulate is None
 
 
 def _needed(experiment: Experiment) -> Iterator[Complaint]:
