@@ -125,6 +125,8 @@ def test_a_run_that_is_killed_at_any_point_goes_on_with_the_capacity_it_froze(
     assert shown is not None
     assert list(shown.frame.cell) == ["vllm", "sglang"]
     assert list(shown.frame["KV tokens matched"]) == [(8192,), (8192,)]
+    assert "output tok/s matched" in shown.frame
+    assert not any("output_tokens_per_s" in said for said in (*shown.frame, *shown.above))
     assert shown.frame["KV tokens as_configured"].iloc[1][0] > 8192
 
 

@@ -13,6 +13,7 @@ from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
 from runner.tables.brackets import Values
 from runner.tables.declared import declared
+from runner.tables.headings import HEADINGS
 from runner.tables.kinds import kinds_of
 from runner.tables.over_boots import (
     Seen,
@@ -75,8 +76,9 @@ def _row(cell: str, load: str, side: Side, stages: list[str], metric: str) -> di
     row: dict[str, Any] = {"cell": cell, "load": load}
     for stage in stages:
         row[f"KV tokens {stage}"] = _kv_tokens(side[stage]) if stage in side else None
+    heading, scale = HEADINGS[metric]
     for stage in stages:
-        row[f"{metric} {stage}"] = values(side[stage], metric) if stage in side else None
+        row[f"{heading} {stage}"] = values(side[stage], metric, scale) if stage in side else None
     if len(stages) == len(side) == 2:
         first, later = (side[stage] for stage in stages)
         row[f"ratio [95 %] {stages[1]} / {stages[0]}"] = _ratio(later, first, metric)
@@ -98,7 +100,7 @@ def _engines(
             said = [
                 f"{_told(sides, ours, theirs, load, stage, metric)} {stage}" for stage in stages
             ]
-            yield f"{load}: {metric} of {ours} over {theirs} is {' and '.join(said)}."
+            yield f"{load}: {HEADINGS[metric][0]} of {ours} over {theirs} is {' and '.join(said)}."
 
 
 def _told(
