@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from engines.sim.predict import Boot
+from runner import tables
 from runner.cli import main
 from runner.errors import ExperimentError
 from runner.experiment.night import read_night
@@ -214,6 +215,22 @@ def test_a_simulated_night_has_the_articles_figures_beside_its_own(tmp_path: Pat
     article, ours = (cell.strip() for cell in line.split("|")[3:5])
     assert article == "66"
     assert all(abs(float(value) / 66 - 1) < 0.1 for value in ours.split(" / "))
+
+
+def test_of_cells_that_differ_in_compiling_each_figure_is_held_against_its_own_once(
+    tmp_path: Path,
+) -> None:
+    file = (Path(__file__).parents[1] / "experiments" / "startup.toml").read_text()
+    file = file.replace("boots = 5", "boots = 2", 1)
+    found = predicted(tmp_path, file.replace("[1, 32, 64]", "[32]", 1))
+    shown = tables.get("article").build(found)
+    assert shown is not None
+    held = shown.frame.groupby("figure").cell.agg(list).to_dict()
+    assert held["vllm at 32: output_tokens_per_s_over_sglang_ratio"] == ["vllm compile=per_cell"]
+    for engine in ("vllm", "sglang"):
+        assert held[f"{engine}: ready_first_s"] == [f"{engine} compile=none"]
+        assert held[f"{engine}: ready_again_s"] == [f"{engine} compile=per_cell"]
+    assert all(len(cells) == 1 for cells in held.values())
 
 
 def requests(count: int) -> Iterator[Ask]:

@@ -85,7 +85,8 @@ def _failure(phase: str, reading: Reading) -> Failure:
 
 def _commit(bench: Bench, begun: Mapping[str, Any], life: Life, desk: Desk) -> dict[str, Any]:
     cell, clean = bench.planned.cell, bench.redactor.text
-    is_cold = (cell.section.simulate or {}).get("cold")
+    asked = cell.keys.compile == "none" if cell.keys.compile else None
+    is_cold = (cell.section.simulate or {}).get("cold", asked)
     row = {
         **begun,
         "compile_cache": _COMPILE_CACHE[is_cold],

@@ -1,4 +1,8 @@
-"""An article's figures beside ours, each with its ratio and with what is set otherwise here."""
+"""An article's figures beside ours, each with its ratio and with what is set otherwise here.
+
+In every run a figure is held against one cell and one load: of those that ask for what it asks for
+the nearest, the one with the least set otherwise.
+"""
 
 from __future__ import annotations
 
@@ -74,11 +78,10 @@ def build(results: Results) -> Shown | None:
     groups: Any = boots.groupby(KEY)
     own_boots: dict[Key, pd.DataFrame] = dict(list(groups))
     rows = [
-        _row(figure, found, cells[key], own, results, several=kinds[key].several)
-        for figure in published()[1]
-        for key, own in own_boots.items()
-        if _asks_for(cells[key], figure)
-        for found in found_of(results, figure.measure, figure.concurrency, key, own)
+        _row(figure, held, several=kinds[held.key].several)
+        for run in dict.fromkeys(key[:2] for key in own_boots)
+        for figure in _once(run[0])
+        if (held := _nearest(figure, run, own_boots, cells, results)) is not None
     ]
     if not rows:
         said = "No cell of these results asks for a figure of the article."
@@ -86,14 +89,65 @@ def build(results: Results) -> Shown | None:
     return Shown(frame=pd.DataFrame(rows), above=[_standing(boots)], notes=[_note()], keys=2)
 
 
+def _once(experiment: str) -> tuple[Figure, ...]:
+    """Return the figures, of those that say the same of the same the one of our own experiment."""
+    kept: dict[tuple[Any, ...], Figure] = {}
+    for figure in published()[1]:
+        settings = json.dumps(figure.settings, sort_keys=True)
+        same = (figure.engine, figure.model, figure.measure, figure.concurrency, settings)
+        if same not in kept or figure.experiment == experiment:
+            kept[same] = figure
+    return tuple(kept.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What a figure is held against, and what is set otherwise there."""
+
+    key: Key
+    found: Found
+    label: str
+    otherwise: tuple[str, ...]
+
+
+def _nearest(
+    figure: Figure,
+    run: tuple[str, str],
+    boots: Mapping[Key, pd.DataFrame],
+    cells: Mapping[Key, Mapping[str, Any]],
+    results: Results,
+) -> _Held | None:
+    """Return the cell and load of a run that are nearest to a figure's own, None where none is."""
+    held = [
+        _Held(
+            key=key,
+            found=found,
+            label=str(own.label.iloc[0]),
+            otherwise=tuple(_otherwise(figure, found, cells[key], own, results)),
+        )
+        for key, own in boots.items()
+        if key[:2] == run and _asks_for(cells[key], figure)
+        for found in found_of(results, figure.measure, figure.concurrency, key, own)
+    ]
+    return min(held, key=lambda one: len(one.otherwise), default=None)
+
+
 def _asks_for(cell: Mapping[str, Any], figure: Figure) -> bool:
-    """Tell whether a cell has the engine, the model and the settings of the article's."""
+    """Tell whether a cell has the engine, the model and the settings of the article's.
+
+    Its restarts found kernels compiled, but for the first: of cells that differ in nothing else it
+    is the one that keeps them.
+    """
     model = PurePath(str(cell["model"] or "").partition("@")[0]).name
     wanted = PurePath(figure.model or published()[0]["setup"]["model"]).name
     asked = json.loads(cell["settings"] or "{}")
+    pinned = figure.settings.get("kv_tokens")
+    compiles = "none" if figure.measure == "ready_first_s" else "per_cell"
     return (
         cell["engine"] == figure.engine
         and model == wanted
+        and (pinned is None or asked.get("memory", {}).get("kv_tokens") == pinned)
+        and asked.get("compile", compiles) == compiles
         and all(
             asked.get(axis, usual) == figure.settings.get(axis, usual)
             for axis, usual in _AXES.items()
@@ -101,27 +155,19 @@ def _asks_for(cell: Mapping[str, Any], figure: Figure) -> bool:
     )
 
 
-def _row(
-    figure: Figure,
-    found: Found,
-    cell: Mapping[str, Any],
-    boots: pd.DataFrame,
-    results: Results,
-    *,
-    several: bool,
-) -> dict[str, Any]:
+def _row(figure: Figure, held: _Held, *, several: bool) -> dict[str, Any]:
     level = f" at {figure.concurrency}" if figure.concurrency else ""
-    otherwise = list(_otherwise(figure, found, cell, boots, results))
-    comparable = not several and not any("tokens" in one for one in otherwise)
+    comparable = not several and not any("tokens" in one for one in held.otherwise)
     about = "about " if figure.about else ""
     theirs = about + " to ".join(f"{v:g}" for v in figure.range or figure.values[:1])
+    ours = held.found.values
     return {
         "figure": f"{figure.engine}{level}: {figure.measure}",
-        "cell": str(boots.label.iloc[0]),
+        "cell": held.label,
         "article": figure.values if len(figure.values) > 1 else theirs,
-        "ours": found.values,
-        "ratio": _ratio(found.values, figure.values or figure.range) if comparable else None,
-        "set otherwise here": "; ".join(otherwise) or "nothing that is known",
+        "ours": ours,
+        "ratio": _ratio(ours, figure.values or figure.range) if comparable else None,
+        "set otherwise here": "; ".join(held.otherwise) or "nothing that is known",
     }
 
 
@@ -138,7 +184,7 @@ def _otherwise(
     asked = json.loads(cell["settings"] or "{}")
     theirs = setup[figure.engine]
     fraction = figure.settings.get("fraction", theirs["fraction"])
-    if asked.get("memory", {}).get("fraction") != fraction:
+    if asked.get("memory", {}).get("fraction") != fraction and "kv_tokens" not in figure.settings:
         yield f"memory {_spelled(asked.get('memory'))}, not fraction {fraction}"
     for name in ("max_running", "context_tokens"):
         if asked.get(name) != setup[name]:

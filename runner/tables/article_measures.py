@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -84,9 +85,9 @@ def _of_loads(loads: pd.DataFrame, column: str, scale: float) -> Iterator[Found]
 
 
 def _ready(boots: pd.DataFrame, *, first: bool) -> Iterator[Found]:
-    """Yield start to ready: a first start finds no compiled kernels, later ones may."""
-    is_first = (boots.boot == 0) & (boots.compile_cache != "warm")
-    own = boots[is_first if first else ~is_first]
+    """Yield start to ready: of a first start that finds no compiled kernels, or of later ones."""
+    is_cold = boots.compile_cache != "warm"
+    own = boots[(boots.boot == 0) & is_cold if first else ~is_cold]
     if len(own):
         yield Found(values=tuple(own.ready_s.astype(float)))
 
@@ -102,20 +103,36 @@ def _over(results: Results, measure: str, key: Key, level: int | None) -> Iterat
     """Yield the ratio to the other engine's cell of the same run, block by block."""
     column, _, rest = measure.partition("_over_")
     other = rest.removesuffix("_ratio")
-    theirs: Any = results.cells[
-        (results.cells.experiment == key[0])
-        & (results.cells.run == key[1])
-        & (results.cells.engine == other)
-    ]
     loads = measured(results)
     ours = _of(loads, key, "random", level)
-    for cell_id in theirs.cell_id:
-        for load, own in ours.groupby("load", sort=False):
-            rows = _of(loads, (key[0], key[1], str(cell_id)), "random", level)
-            pairs = own.merge(rows[rows.load == load], on="block", suffixes=("", "_theirs"))
-            good = pairs[(pairs.verdict != "void") & (pairs.verdict_theirs != "void")]
-            each = tuple(
-                float(r) for r in good[column] / good[f"{column}_theirs"] if not pd.isna(r)
-            )
-            if each:
-                yield Found(values=each, load=str(load))
+    partner = _partner(results, key, other)
+    if partner is None:
+        return
+    theirs = _of(loads, (key[0], key[1], partner), "random", level)
+    for load, own in ours.groupby("load", sort=False):
+        pairs = own.merge(theirs[theirs.load == load], on="block", suffixes=("", "_theirs"))
+        good = pairs[(pairs.verdict != "void") & (pairs.verdict_theirs != "void")]
+        each = tuple(float(r) for r in good[column] / good[f"{column}_theirs"] if not pd.isna(r))
+        if each:
+            yield Found(values=each, load=str(load))
+
+
+def _partner(results: Results, key: Key, engine: str) -> str | None:
+    """Return the cell of another engine in the same run that is set most alike.
+
+    Memory is left out: by a fraction the engines mean different things.
+    """
+    cells = results.cells[(results.cells.experiment == key[0]) & (results.cells.run == key[1])]
+    settings = {
+        (str(engine), str(cell_id)): json.loads(text or "{}") | {"memory": None}
+        for engine, cell_id, text in zip(cells.engine, cells.cell_id, cells.settings, strict=True)
+    }
+    own = next(asked for (_, cell_id), asked in settings.items() if cell_id == key[2])
+
+    def unlike(asked: dict[str, Any]) -> int:
+        return sum(asked.get(name) != own.get(name) for name in {*asked, *own})
+
+    theirs = {
+        cell_id: unlike(asked) for (name, cell_id), asked in settings.items() if name == engine
+    }
+    return min(theirs, key=theirs.__getitem__, default=None)
