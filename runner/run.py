@@ -37,6 +37,10 @@ class NightPart:
     night: str
     blocks: Container[int]
 
+    def asks(self, stage: Plan | None) -> bool:
+        """Tell whether some block of a stage is run now."""
+        return stage is not None and any(boot.block in self.blocks for boot in stage.boots)
+
 
 def execute(
     plan: Plan,
@@ -115,6 +119,8 @@ def execute(
             started += work.boot(second, builds_of(second.cells, launchers, models, gpus))
         known = second or plan.second
         stages = [plan, *([known] if known else [])]
+        if part is not None and not part.asks(known):
+            pending = ""  # the night has not come to it yet
         return summary_of(store.folder, run, stages, started, pending)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from runner.experiment.night import REFERENCE
 from runner.plan import Plan, PlannedBoot, second_stage
 from runner.plan.rows import cell_rows
 from runner.plan.stages import smallest_kv_tokens
@@ -20,9 +21,9 @@ def missing_boots(plan: Plan, run: Run, *, retry_failed: bool) -> Iterator[Plann
 
 def rows_of_stages(plan: Plan, second: Plan | None) -> Iterator[dict[str, Any]]:
     """Yield the rows of `cells` of all stages that are known."""
-    yield from cell_rows(plan)
-    if second is not None:
-        yield from cell_rows(second)
+    stages = [plan, *([second] if second is not None else [])]
+    rows = (row for stage in stages for row in cell_rows(stage))
+    yield from {row["cell_id"]: row for row in rows}.values()  # the pinned cell is in both
 
 
 def frozen_stage(plan: Plan, run: Run) -> Plan | None:
@@ -41,7 +42,7 @@ def following(plan: Plan, run: Run) -> tuple[Plan | None, str]:
     if run.frozen_kv_tokens() is None:
         if any(missing_boots(plan, run, retry_failed=False)):
             return None, "not all boots of stage 1 are stored"
-        labels = {cell.cell_id: cell.label for cell in plan.cells}
+        labels = {cell.cell_id: cell.label for cell in plan.cells if cell.name != REFERENCE}
         tokens, why = smallest_kv_tokens(run.boots(), labels)
         if tokens is None:
             return None, why

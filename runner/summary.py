@@ -64,19 +64,16 @@ def summary_of(
         started: boots that were started now.
         pending: why a stage could not begin; empty where none is waiting.
     """
-    cells = {cell.cell_id for stage in stages for cell in stage.cells}
-    last = {
-        (row["cell_id"], row["boot"]): row
-        for row in run.boots()
-        if row["cell_id"] in cells and 0 <= row["boot"] < stages[0].experiment.boots
-    }
+    planned = {(boot.cell.cell_id, boot.boot) for stage in stages for boot in stage.boots}
+    every = {(row["cell_id"], row["boot"]): row for row in run.boots()}
+    last = {key: row for key, row in every.items() if key in planned}
     finished = [row for row in last.values() if row["outcome"] in FINISHED]
     return Summary(
         folder=folder,
         run_id=run.run_id,
         started=started,
         stored=len(finished),
-        total=sum(len(stage.boots) for stage in stages),
+        total=len(planned),
         unexpected=sum(not row["expected"] for row in finished),
         void_loads=run.void_loads(row for row in finished if not _is_answer(row)),
         pending=pending,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from runner import tables
 from runner.errors import ExperimentError
 from runner.experiment.night import read_night
 from runner.experiment.read import read
+from runner.nights.nightly import nightly
+from runner.nights.share import Share
 from runner.plan import Plan, expand, second_stage
 from runner.plan.estimate import estimate
 from runner.plan.stages import smallest_kv_tokens
 from runner.plan.text import planned
 from runner.progress import Happening
 from runner.run import execute
+from runner.sides.side import side_of
 from runner.stored.frames import Results, results
 from runner.stored.store import Store
 from runner.summary import Summary
@@ -213,8 +217,66 @@ def test_stages_that_cannot_be_are_complaints(
     assert said in str(refused.value)
 
 
-def test_a_night_refuses_an_experiment_of_stages(tmp_path: Path) -> None:
-    plan_of(tmp_path)
-    (tmp_path / "night.toml").write_text('experiments = ["staged.toml"]\n')
-    with pytest.raises(ExperimentError, match="has stages, which a night's blocks would mix"):
-        read_night(tmp_path / "night.toml")
+NIGHT = """
+experiments = ["staged.toml"]
+[reference]
+engine = "vllm"
+version = "0.31.0"
+simulate = { gpu = "laptop-8gb", startup_s = 0.1, speed = 20 }
+memory = { kv_tokens = 4096 }
+"""
+
+
+def a_night(
+    folder: Path, watch: Callable[[Happening], None] = lambda event: None, **options: Any
+) -> list[Share]:
+    plan_of(folder, FILE.replace("boots = 1", "boots = 2"))
+    (folder / "night.toml").write_text(NIGHT)
+    world = World(floor=lambda client: None)  # type: ignore[arg-type,return-value]
+    night = read_night(folder / "night.toml")
+    return nightly(night, world, folder / "results", name="n1", watch=watch, **options)
+
+
+def test_a_night_runs_all_blocks_of_stage_1_then_those_of_stage_2_each_with_the_pinned_cell(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        a_night(tmp_path, killed_at(event="note", begins="stage 2: 8192 KV tokens"))
+    [share] = a_night(tmp_path)
+    assert share.summary is not None
+    assert (share.summary.stored, share.summary.total, share.summary.pending) == (12, 12, "")
+    assert share.summary.unexpected == 0
+    assert frozen(tmp_path) == 8192  # the pinned cell has less, and says nothing of it
+    found = read_back(tmp_path)
+    cells = found.cells.set_index("cell_id")
+    boots = found.boots.assign(stage=found.boots.cell_id.map(cells.stage)).sort_values("order")
+    assert cells.index.is_unique
+    first, later = (boots[boots.stage == name] for name in ("as_configured", "matched"))
+    assert (sorted(first.block), sorted(later.block)) == ([0, 0, 1, 1], [2, 2, 3, 3])
+    assert set(first.boot) == set(later.boot) == {0, 1}
+    assert list(later.kv_tokens) == [8192] * 4
+    pinned = boots[boots.stage.isna()]
+    assert pinned.cell_id.nunique() == 1
+    assert sorted(pinned.block) == sorted(pinned.boot) == [0, 1, 2, 3]
+    assert list(pinned.kv_tokens) == [4096] * 4
+    side = side_of(found, "output_tokens_per_s")
+    for cell_id in later.cell_id.unique():
+        shared = side.samples[(cell_id, "random@c1")].by_block.keys()
+        assert shared <= side.samples[(side.reference or "", "random@c1")].by_block.keys()
+    shown = tables.get("kv_matched").build(found)
+    assert shown is not None
+    assert list(shown.frame.cell) == ["vllm", "sglang"]
+    assert a_night(tmp_path)[0].started == 0
+
+
+def test_a_night_that_ends_before_stage_1_is_complete_leaves_stage_2_to_the_next(
+    tmp_path: Path,
+) -> None:
+    start = datetime(2026, 1, 1, 22, tzinfo=UTC)
+    moments = iter([start, *[start + timedelta(hours=7)] * 9])  # over once a block has run
+    [share] = a_night(tmp_path, deadline=start + timedelta(hours=6), now=lambda: next(moments))
+    assert share.summary is not None
+    assert share.summary.stored == 3
+    assert share.summary.pending == ""
+    assert list(share.not_reached) == [1, 2, 3]
+    assert frozen(tmp_path) is None

@@ -74,10 +74,6 @@ def read_night(
     keys = NightKeys.model_validate_json(json.dumps(raw), strict=True)
     files = [path.parent / file for file in keys.experiments]
     experiments = [read(file, rehearse=rehearse) for file in files]
-    if staged := [number for number, one in enumerate(experiments) if one.stages]:
-        said = "has stages, which a night's blocks would mix; run it by exec"
-        places = [("experiments", number) for number in staged]
-        raise error_of([Complaint(place=place, sentence=said) for place in places], text, path)
     pinned = tuple(with_reference(one, keys.reference) for one in experiments)
     if simulate:
         pinned = tuple(stood_in(one, gpu) for one in pinned)

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,9 +24,9 @@ from runner.nights.share import Share
 from runner.plan import Plan, PlannedBoot, expand
 from runner.progress import Happening, Watch, unseen, watching
 from runner.run import NightPart, execute
-from runner.stages import missing_boots
+from runner.stages import frozen_stage, missing_boots
 from runner.stored.parts import write_text
-from runner.stored.store import Store
+from runner.stored.store import Run, Store
 from runner.world import World
 
 Clock = Callable[[], datetime]
@@ -58,15 +58,16 @@ def nightly(
     Raises:
         KeyboardInterrupt: it was interrupted; what was measured is stored.
     """
-    shares = [Share(plan=expand(experiment)) for experiment in night.experiments]
+    shares = [Share(plan=expand(experiment, nightly=True)) for experiment in night.experiments]
     once = replace(world, floor=functools.cache(world.floor))
-    for block in range(max(share.plan.experiment.boots for share in shares)):
+    for block in range(max(share.blocks for share in shares)):
         for share in shares:
             missing = _missing(share.plan, results, name, block)
             if share.refused or not missing:
                 continue
             takes_s = expected_s(missing, share.plan, past_s(_folder(share.plan, results)))
-            if deadline is not None and now() + timedelta(seconds=takes_s) > deadline:
+            late = deadline is not None and now() + timedelta(seconds=takes_s) > deadline
+            if late or share.waits(block):
                 share.not_reached[block] = takes_s
                 continue
             _run(share, once, results, NightPart(night=name, blocks={block}), watch)
@@ -94,8 +95,13 @@ def _stand(share: Share, world: World, results: Path, name: str) -> None:
 
 def _missing(plan: Plan, results: Path, name: str, block: int) -> list[PlannedBoot]:
     run = Store(results, plan.experiment.name).latest(plan.content_id, name)
-    boots = missing_boots(plan, run, retry_failed=False) if run else iter(plan.boots)
+    second = (frozen_stage(plan, run) if run else None) or plan.second
+    boots = [boot for stage in (plan, second) if stage for boot in _lacking(stage, run)]
     return [boot for boot in boots if boot.block == block]
+
+
+def _lacking(stage: Plan, run: Run | None) -> Iterable[PlannedBoot]:
+    return stage.boots if run is None else missing_boots(stage, run, retry_failed=False)
 
 
 def _folder(plan: Plan, results: Path) -> Path:

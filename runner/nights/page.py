@@ -148,7 +148,7 @@ def _share(share: Share) -> dict[str, Any]:
     return {
         "experiment": share.plan.experiment.name,
         "run": run.run_id if run else None,
-        "boots stored": f"{run.stored if run else 0} of {len(share.plan.boots)}",
+        "boots stored": f"{run.stored if run else 0} of {len(share.plan.every_boot)}",
         "started now": share.started,
         "failed": run.unexpected if run else 0,
         "void loads": run.void_loads if run else 0,

@@ -25,3 +25,13 @@ class Share:
     started: int = 0
     not_reached: dict[int, float] = field(default_factory=dict)
     refused: str = ""
+
+    @property
+    def blocks(self) -> int:
+        """Return how many blocks it has, those of a second stage after those of the first."""
+        return 1 + max((boot.block for boot in self.plan.every_boot), default=-1)
+
+    def waits(self, block: int) -> bool:
+        """Tell whether a block is of a second stage that waits for blocks not reached."""
+        is_later = self.plan.second is not None and block >= self.plan.second_block
+        return is_later and bool(self.not_reached)

@@ -11,9 +11,10 @@ from runner.boots.asks import refusal_of
 from runner.experiment import Experiment
 from runner.experiment.aa import AGAIN
 from runner.experiment.levels import Load, loads_of
+from runner.experiment.night import REFERENCE
 from runner.experiment.pairs import check_compared
 from runner.plan.cautions import cautions, load_cautions
-from runner.plan.cells import Cell, cells_of
+from runner.plan.cells import Cell, cells_of, is_later
 from runner.plan.identity import digest
 from runner.plan.stages import NOMINAL_TOKENS, matched
 
@@ -24,18 +25,15 @@ class PlannedBoot:
 
     Attributes:
         cell: whose.
-        boot: its number within the cell, from 0; also the number of its block.
+        boot: its number within the cell, from 0.
         order: its place in the whole run, from 0.
+        block: the block it belongs to: one boot of every cell.
     """
 
     cell: Cell
     boot: int
     order: int
-
-    @property
-    def block(self) -> int:
-        """Return the block it belongs to: one boot of every cell."""
-        return self.boot
+    block: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +57,7 @@ class Plan:
         warnings: sentences that a reader should see before the box is used.
         second: its second stage; before the first is stored, with a capacity that stands for the
             one to be seen. None where there is no stage.
+        second_block: number of the first block of its second stage.
     """
 
     experiment: Experiment
@@ -68,6 +67,12 @@ class Plan:
     loads: tuple[Load, ...]
     warnings: tuple[str, ...]
     second: Plan | None = None
+    second_block: int = 0
+
+    @property
+    def every_boot(self) -> tuple[PlannedBoot, ...]:
+        """Return the boots of all its stages."""
+        return (*self.boots, *(self.second.boots if self.second else ()))
 
     @property
     def every_cell(self) -> tuple[Cell, ...]:
@@ -90,8 +95,13 @@ class Plan:
         return digest({**asked, "rehearsal": self.experiment.rehearsal})
 
 
-def expand(experiment: Experiment) -> Plan:
+def expand(experiment: Experiment, *, nightly: bool = False) -> Plan:
     """Return the plan of an experiment.
+
+    Args:
+        experiment: what was read.
+        nightly: blocks are run one by one: those of a second stage are counted on from the first's,
+            and the pinned cell stands in them too.
 
     Raises:
         ExperimentError: `[compare]` names a cell or a load that there is not.
@@ -100,8 +110,9 @@ def expand(experiment: Experiment) -> Plan:
         plan = _expand(experiment)
     else:
         first, later = experiment.stages
-        second = _expand(matched(experiment, NOMINAL_TOKENS), later.name)
-        plan = replace(_expand(experiment, first.name), second=second)
+        begins = experiment.boots if nightly else 0
+        second = _expand(matched(experiment, NOMINAL_TOKENS), later.name, first_block=begins)
+        plan = replace(_expand(experiment, first.name), second=second, second_block=begins)
     if experiment.compare is not None:
         known = [plan, *([plan.second] if plan.second else [])]
         cells = [cell for one in known for cell in one.every_cell if cell.name != AGAIN]
@@ -114,10 +125,15 @@ def expand(experiment: Experiment) -> Plan:
 def second_stage(plan: Plan, kv_tokens: int) -> Plan:
     """Return the second stage of a plan, now that the first has shown a KV capacity."""
     later = plan.experiment.stages[-1]
-    return _expand(matched(plan.experiment, kv_tokens), later.name, after=len(plan.boots))
+    return _expand(
+        matched(plan.experiment, kv_tokens),
+        later.name,
+        after=len(plan.boots),
+        first_block=plan.second_block,
+    )
 
 
-def _expand(experiment: Experiment, stage: str = "", after: int = 0) -> Plan:
+def _expand(experiment: Experiment, stage: str = "", after: int = 0, first_block: int = 0) -> Plan:
     resolved = [
         (cell, cell.arguments("127.0.0.1", cell.engine.port))
         for cell in cells_of(experiment, stage)
@@ -127,11 +143,12 @@ def _expand(experiment: Experiment, stage: str = "", after: int = 0) -> Plan:
     refused = [(cell, why_not[cell.cell_id]) for cell, _ in resolved if why_not[cell.cell_id]]
     cells = tuple(cell for cell, _ in resolved if not why_not[cell.cell_id])
     notes = [(cell, note) for cell, found in resolved if cell in cells for note in found.notes]
+    booted = _staged(cells, experiment, stage, first_block)
     return Plan(
         experiment=experiment,
         cells=cells,
         inapplicable=tuple(Inapplicable(cell=cell, reasons=why) for cell, why in refused),
-        boots=tuple(_boots(cells, experiment, after)),
+        boots=tuple(_boots(booted, experiment, after, first_block)),
         loads=loads,
         warnings=(*cautions(experiment, cells, notes), *load_cautions(loads, cells)),
     )
@@ -150,13 +167,26 @@ def block_order(cells: tuple[Cell, ...], block: int, seed: int) -> list[Cell]:
     return order
 
 
+def _staged(
+    cells: tuple[Cell, ...], experiment: Experiment, stage: str, first_block: int
+) -> tuple[Cell, ...]:
+    """Return the cells that boot in a stage: the pinned one once, or in each block of a night."""
+    if not is_later(experiment, stage) or first_block:
+        return cells
+    return tuple(cell for cell in cells if cell.name != REFERENCE)
+
+
 def _boots(
-    cells: tuple[Cell, ...], experiment: Experiment, order: int = 0
+    cells: tuple[Cell, ...], experiment: Experiment, order: int, first_block: int
 ) -> Iterator[PlannedBoot]:
     again = experiment.aa.boots if experiment.aa else 0
-    for block in range(experiment.boots):
+    for number in range(experiment.boots):
+        block = first_block + number
         for cell in block_order(cells, block, experiment.seed):
-            if (cell.launcher == "attach" and block > 0) or (cell.name == AGAIN and block >= again):
+            if (cell.launcher == "attach" and block > 0) or (
+                cell.name == AGAIN and number >= again
+            ):
                 continue
-            yield PlannedBoot(cell=cell, boot=block, order=order)
+            boot = block if cell.name == REFERENCE else number
+            yield PlannedBoot(cell=cell, boot=boot, order=order, block=block)
             order += 1

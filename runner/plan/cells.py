@@ -14,6 +14,7 @@ from runner.experiment import Cache, CellKeys, EngineKeys, Experiment, Launch, S
 from runner.experiment.aa import AGAIN
 from runner.experiment.checks import kind_of
 from runner.experiment.matrix import Point, points_of
+from runner.experiment.night import REFERENCE
 from runner.plan.identity import cell_id
 
 SIMULATED_PROGRAM = ("python3", "-m", "engines.sim")
@@ -156,12 +157,17 @@ def cells_of(experiment: Experiment, stage: str = "") -> list[Cell]:
     kinds = {name: engines.get(kind_of(name, section)) for name, section in sections}
     labelled = zip(found, _labels(found), strict=True)
     cells = [
-        _cell(experiment, point, stage_label(label, stage), kinds[point["engine"]], stage)
+        _cell(experiment, point, label, kinds[point["engine"]], _stage_of(point, stage))
         for point, label in labelled
     ]
-    if experiment.aa is not None and not _is_later(experiment, stage):
+    if experiment.aa is not None and not is_later(experiment, stage):
         cells.append(_again(cells[0]))
     return list({cell.cell_id: cell for cell in cells}.values())
+
+
+def _stage_of(point: Point, stage: str) -> str:
+    """Return the stage that a cell belongs to: the pinned one is the same in both."""
+    return "" if point["engine"] == REFERENCE else stage
 
 
 def stage_label(label: str, stage: str) -> str:
@@ -169,7 +175,8 @@ def stage_label(label: str, stage: str) -> str:
     return f"{label} stage={stage}" if stage else label
 
 
-def _is_later(experiment: Experiment, stage: str) -> bool:
+def is_later(experiment: Experiment, stage: str) -> bool:
+    """Tell whether a stage is the second of an experiment."""
     return bool(stage) and stage != experiment.stages[0].name
 
 
@@ -186,11 +193,11 @@ def _cell(experiment: Experiment, point: Point, label: str, engine: Engine, stag
     launcher: Launch = section.launcher or (
         "process" if section.simulate is not None and not keys.image else "docker"
     )
-    later = {"stage": stage} if _is_later(experiment, stage) else {}
+    later = {"stage": stage} if is_later(experiment, stage) else {}
     asked = _asked(name, section, launcher, keys) | later
     return Cell(
         cell_id=cell_id(asked),
-        label=label,
+        label=stage_label(label, stage),
         name=name,
         engine=engine,
         launcher=launcher,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from runner.experiment import Experiment, Memory
+from runner.experiment.night import REFERENCE
 
 NOMINAL_TOKENS: Final = 16_384
 """Stands for the capacity that stage 1 has not shown yet, where a plan only counts and asks."""
@@ -15,13 +16,13 @@ SMALLEST: Final = "smallest of stage 1"
 
 
 def matched(experiment: Experiment, kv_tokens: int) -> Experiment:
-    """Return the experiment whose every cell is asked for one KV capacity."""
+    """Return the experiment whose every cell but the pinned one is asked for one KV capacity."""
     memory = {"memory": Memory(kv_tokens=kv_tokens)}
     sections = {
-        name: section.model_copy(update=memory) for name, section in experiment.engines.items()
+        name: section if name == REFERENCE else section.model_copy(update=memory)
+        for name, section in experiment.engines.items()
     }
-    common = experiment.common.model_copy(update=memory)
-    return experiment.model_copy(update={"engines": sections, "common": common})
+    return experiment.model_copy(update={"engines": sections})
 
 
 def smallest_kv_tokens(
