@@ -24,8 +24,8 @@ from runner.stored.frames import Results, results
 from runner.stored.store import Store
 from runner.tables.columns import wanted
 from runner.tables.declared import declared
-from runner.tables.kinds import KEY, kinds_of
-from runner.tables.over_boots import complete, records
+from runner.tables.kinds import KEY
+from runner.tables.over_boots import complete, kinds_by_cell, records
 from runner.tables.runs import cells_of
 from runner.tables.samples import Sample, samples
 
@@ -155,7 +155,7 @@ def _by_run(
     every: Results, metric: str, tonight: str
 ) -> dict[str, dict[Cell, tuple[float, float | None]]]:
     """Return run -> cell -> its mean, and its mean ratio to the pinned cell of that run."""
-    kinds = kinds_of(complete(every), every)
+    kinds = kinds_by_cell(every)
     place = _places(every)
     asked = _asked(every)
     home = {key[2]: where for key, where in place.items() if key[1] == tonight}

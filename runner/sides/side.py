@@ -15,8 +15,8 @@ from runner.stored.frames import Results
 from runner.tables.aa import floors
 from runner.tables.alignment import observed
 from runner.tables.declared import declared
-from runner.tables.kinds import KEY, Kinds, kinds_of
-from runner.tables.over_boots import complete, records
+from runner.tables.kinds import KEY, Kinds
+from runner.tables.over_boots import complete, kinds_by_cell, records
 from runner.tables.runs import cells_of, runs_of
 from runner.tables.samples import Sample, samples
 
@@ -57,7 +57,7 @@ class Side:
 def side_of(results: Results, metric: str, *, by: By = "cell_id") -> Side:
     """Return what one run holds, its cells known by what they ask or by their labels."""
     boots = complete(results)
-    kinds = kinds_of(boots, results)
+    kinds = kinds_by_cell(results)
     cells = cells_of(results)
     name = {key: str(cell[by]) for key, cell in cells.items()}
     groups: Any = boots.groupby(KEY)

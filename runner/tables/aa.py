@@ -19,8 +19,8 @@ from runner.tables.declared import declared
 from runner.tables.kinds import Key
 from runner.tables.over_boots import records
 from runner.tables.ratio import centre_of
-from runner.tables.runs import runs_of
-from runner.tables.samples import Sample, samples
+from runner.tables.runs import cells_by_run, runs_of
+from runner.tables.samples import Sample, samples_by_run
 
 _MOST_RUNS: Final = 180
 _ASKED: Final = ("engine", "launcher", "image", "model", "settings", "flags", "env")
@@ -82,7 +82,7 @@ def audits(results: Results, experiment: str, run: str, metric: str) -> list[Aud
     cells = _cells(results, experiment, run)
     twin = next((key for key, row in cells.items() if row["name"] == AGAIN), None)
     cell = _original(cells, twin) if twin else None
-    by_cell = samples(results, metric)
+    by_cell = samples_by_run(results, metric).get((experiment, run), {})
     both = [
         (by_cell[(cell, load)], sample)
         for (key, load), sample in by_cell.items()
@@ -97,9 +97,7 @@ def audits(results: Results, experiment: str, run: str, metric: str) -> list[Aud
 
 
 def _cells(results: Results, experiment: str, run: str) -> dict[Key, Mapping[str, Any]]:
-    rows = records(results.cells)
-    own = [row for row in rows if (row["experiment"], row["run"]) == (experiment, run)]
-    return {(experiment, run, str(row["cell_id"])): row for row in own}
+    return dict(cells_by_run(results).get((experiment, run), {}))
 
 
 def _original(cells: Mapping[Key, Mapping[str, Any]], twin: Key) -> Key | None:

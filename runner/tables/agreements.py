@@ -50,8 +50,9 @@ class Held:
 @once
 def agreements(results: Results) -> tuple[Held, ...]:
     """Return each cell's boots against its first, and each compared pair of cells of one model."""
+    answers = _answers(results)
     return tuple(
-        held for run in runs_of(results) for held in _of_run(results, *run, _answers(results, *run))
+        held for run in runs_of(results) for held in _of_run(results, *run, answers.get(run, {}))
     )
 
 
@@ -73,18 +74,17 @@ def _of_run(
             yield Held(load=load, ours=ours, theirs=theirs, each=each)
 
 
-def _answers(results: Results, experiment: str, run: str) -> dict[tuple[Key, str], list[Answers]]:
-    """Return the answers of each boot, by cell and load; loads that kept none are left out."""
+def _answers(results: Results) -> dict[tuple[str, str], dict[tuple[Key, str], list[Answers]]]:
+    """Return the answers of each boot, by run and by cell and load; loads without are left out."""
     loads = every_load(results)
-    mine: Any = loads[
-        (loads.experiment == experiment) & (loads.run == run) & loads.workload.isin(WORKLOADS)
-    ]
-    found: dict[tuple[Key, str], list[Answers]] = {}
+    mine: Any = loads[loads.workload.isin(WORKLOADS)]
+    found: dict[tuple[str, str], dict[tuple[Key, str], list[Answers]]] = {}
     for row in pd.DataFrame(mine).to_dict("records"):
-        key = (experiment, run, str(row["cell_id"]))
+        key = (str(row["experiment"]), str(row["run"]), str(row["cell_id"]))
         answers = _of_load(results, row)
         if answers:  # a void load has no times to believe; what was answered stands
-            found.setdefault((key, str(row["load"])), []).append(answers)
+            of_run = found.setdefault(key[:2], {})
+            of_run.setdefault((key, str(row["load"])), []).append(answers)
     return found
 
 

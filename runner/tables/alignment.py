@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -77,9 +77,10 @@ def observed(results: Results) -> dict[Key, Observed]:
     facts = dict(list(results.facts.groupby(KEY, sort=False)))
     loads = dict(list(results.loads.groupby(KEY, sort=False)))
     found: dict[Key, Observed] = {}
-    groups: Any = boots.groupby(["place", *KEY], sort=False)
-    for (_, *parts), own in groups:
-        key: Key = (str(parts[0]), str(parts[1]), str(parts[2]))
+    of_cell: dict[Key, list[dict[str, Any]]] = {}
+    for row in records(boots):
+        of_cell.setdefault((row["experiment"], row["run"], row["cell_id"]), []).append(row)
+    for key, own in of_cell.items():
         cell = cells[key]
         values = {
             **_of_cell(cell),
@@ -89,7 +90,7 @@ def observed(results: Results) -> dict[Key, Observed]:
             **_of_sampling(results, key),
         }
         found[key] = Observed(
-            cell=str(own.label.iloc[0]),
+            cell=str(own[0]["label"]),
             engine=str(cell["engine"]),
             asked=json.loads(cell["settings"] or "{}") | {"model": cell["model"]},
             seen={name: tuple(given) for name, given in values.items() if given},
@@ -107,8 +108,7 @@ def _of_cell(cell: Mapping[str, Any]) -> dict[str, list[Value]]:
     return {"served by": [served], "model": [str(cell["model"])] if cell["model"] else []}
 
 
-def _of_boots(boots: pd.DataFrame, engine: str) -> dict[str, list[Value]]:
-    rows = records(boots)
+def _of_boots(rows: Sequence[dict[str, Any]], engine: str) -> dict[str, list[Value]]:
     found = {name: _distinct(row[column] for row in rows) for name, column in _COLUMNS.items()}
     found["GPU"] = _distinct(_gpus(row) for row in rows)
     found["weights GiB"] = _distinct(_scaled(row["weights_bytes"], _GIB) for row in rows)

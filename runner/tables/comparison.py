@@ -25,8 +25,8 @@ from runner.tables.aa import floors
 from runner.tables.agreements import agreements
 from runner.tables.alignment import observed
 from runner.tables.declared import Declared, declared
-from runner.tables.kinds import KEY, Key, Kinds, kinds_of
-from runner.tables.over_boots import complete, two_groups
+from runner.tables.kinds import KEY, Key, Kinds
+from runner.tables.over_boots import complete, kinds_by_cell, two_groups
 from runner.tables.ratio import centre_of, percent
 from runner.tables.runs import cells_of, labels_of, runs_of
 from runner.tables.samples import Sample, Samples, samples
@@ -86,7 +86,9 @@ def build(results: Results) -> Shown | None:
         metric = said.compare.metric
         if not said.pairs or not said.loads:
             continue
-        known = of_metric.setdefault(metric, _known(results, metric))
+        if metric not in of_metric:
+            of_metric[metric] = _known(results, metric)
+        known = of_metric[metric]
         cases = list(_cases(said, labels_of(results, experiment, run), known))
         if not any(case.ours or case.theirs for case in cases):
             continue
@@ -112,7 +114,7 @@ def _known(results: Results, metric: str) -> Known:
     took: dict[Key, float] = {key: float(own.took_s.median()) for key, own in groups}
     return Known(
         samples=samples(results, metric),
-        kinds=kinds_of(boots, results),
+        kinds=kinds_by_cell(results),
         observed=observed(results),
         block_s=took,
         gpus={key: int(cell["gpus"] or 0) for key, cell in cells_of(results).items()},

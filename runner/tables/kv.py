@@ -15,10 +15,10 @@ from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.grid import told
-from runner.tables.kinds import Key, Kinds, kinds_of
-from runner.tables.over_boots import complete
+from runner.tables.kinds import Key, Kinds
+from runner.tables.over_boots import kinds_by_cell
 from runner.tables.runs import runs_of
-from runner.tables.samples import Sample, Samples, samples
+from runner.tables.samples import Sample, Samples, samples_by_run
 
 _NOTE: Final = (
     "fit at once: whole requests of mean length (input + output) that the KV cache of each boot"
@@ -30,15 +30,14 @@ def build(results: Results) -> Shown | None:
     """Show KV tokens of each boot beside the requests of each load that fit, and what follows."""
     found: dict[tuple[Key, str], Sample] = {}
     above: list[str] = []
-    kinds = kinds_of(complete(results), results)
+    kinds = kinds_by_cell(results)
     for experiment, run in runs_of(results):
         said = declared(results, experiment, run)
+        of_run = samples_by_run(results, said.compare.metric).get((experiment, run), {})
         own = {
             key: sample
-            for key, sample in samples(results, said.compare.metric).items()
-            if key[0][:2] == (experiment, run)
-            and not sample.searched
-            and any(kv is not None for kv in sample.kv_tokens)
+            for key, sample in of_run.items()
+            if not sample.searched and any(kv is not None for kv in sample.kv_tokens)
         }
         found |= own
         above += [f"{kinds[key].told}." for key in _cells(own) if kinds[key].several]

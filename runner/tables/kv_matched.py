@@ -14,12 +14,11 @@ from runner.tables import Centre, Shown, Table
 from runner.tables.brackets import Values
 from runner.tables.declared import declared
 from runner.tables.headings import HEADINGS
-from runner.tables.kinds import kinds_of
 from runner.tables.over_boots import (
     Seen,
     by_load,
-    complete,
     doubts_of,
+    kinds_by_cell,
     measured,
     values,
 )
@@ -66,7 +65,7 @@ def _staged(results: Results) -> pd.DataFrame:
     keys = ["experiment", "run", "cell_id"]
     loads: pd.DataFrame = measured(results).merge(cells, on=keys)
     loads = loads[loads.stage.notna()].copy()
-    kinds = kinds_of(complete(results), results)
+    kinds = kinds_by_cell(results)
     owners = zip(*(loads[key] for key in keys), strict=True)
     loads["several_kinds"] = [kinds[owner].several for owner in owners]
     return loads

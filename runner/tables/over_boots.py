@@ -22,7 +22,7 @@ from runner.stats.split import by_metric
 from runner.stored.frames import Results, once
 from runner.tables import Centre, Shown
 from runner.tables.brackets import Values, centre, explained, extremes
-from runner.tables.kinds import KV, Kinds, kinds_of, spans
+from runner.tables.kinds import KV, Key, Kinds, kinds_of, spans
 
 Seen = dict[str, list[str]]
 """Name of a doubt -> what was seen."""
@@ -69,7 +69,7 @@ def over_boots(
     loads = measured(results) if loads is None else loads
     if loads.empty:
         return None
-    kinds = kinds_of(complete(results), results)
+    kinds = kinds_by_cell(results)
     rows: list[dict[str, Any]] = []
     doubts: Seen = {}
     sizes: dict[bool, list[int]] = {True: [], False: []}
@@ -89,6 +89,12 @@ def complete(results: Results) -> pd.DataFrame:
     """Return the complete boots, labelled; priming boots are none."""
     boots = results.boots[(results.boots.outcome == "done") & (results.boots.boot >= 0)]
     return labelled(boots, results)
+
+
+@once
+def kinds_by_cell(results: Results) -> dict[Key, Kinds]:
+    """Return the kinds of the complete boots of each cell."""
+    return kinds_of(complete(results), results)
 
 
 @once

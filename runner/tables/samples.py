@@ -121,6 +121,15 @@ def samples(results: Results, metric: str) -> dict[tuple[Key, str], Sample]:
     return found
 
 
+@once
+def samples_by_run(results: Results, metric: str) -> dict[tuple[str, str], Samples]:
+    """Return the samples of each run."""
+    found: dict[tuple[str, str], dict[tuple[Key, str], Sample]] = {}
+    for (key, load), sample in samples(results, metric).items():
+        found.setdefault(key[:2], {})[(key, load)] = sample
+    return {**found}
+
+
 def _sample(rows: pd.DataFrame, metric: str, engines: pd.Series[Any]) -> Sample:
     first = rows.iloc[0]
     key = (str(first.experiment), str(first.run), str(first.cell_id))

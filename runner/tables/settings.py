@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -13,8 +13,9 @@ from engines.observing import FROM_LOAD, OBSERVED
 from engines.settings import CATALOGUE
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
-from runner.tables.kinds import spans
-from runner.tables.over_boots import labelled, records
+from runner.tables.kinds import KEY, spans
+from runner.tables.over_boots import labelled
+from runner.tables.runs import cells_of
 
 _NOTE = (
     "resolved: the words sent because of the setting; empty where the engine's default serves."
@@ -29,8 +30,11 @@ def build(results: Results) -> Shown | None:
     if ready.empty:
         return None
     rows: list[dict[str, Any]] = []
-    for _, boots in labelled(ready, results).groupby("place", sort=False):
-        rows += _cell(boots, results)
+    cells, facts = cells_of(results), dict(iter(results.facts.groupby(KEY, sort=False)))
+    groups: Any = labelled(ready, results).groupby(["place", *KEY], sort=False)
+    for (_, *key), boots in groups:
+        own = facts.get(tuple(key))
+        rows += _cell(cells[tuple(key)], boots, {} if own is None else _stated(own))
     if not rows:
         return None
     unseen = [row for row in rows if row["requested"] and not row["observed"]]
@@ -61,11 +65,9 @@ def _shared(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _cell(boots: pd.DataFrame, results: Results) -> Iterator[dict[str, Any]]:
-    run, cell_id = boots.run.iloc[0], boots.cell_id.iloc[0]
-    [cell] = records(results.cells[(results.cells.run == run) & (results.cells.cell_id == cell_id)])
-    facts = results.facts[(results.facts.run == run) & (results.facts.cell_id == cell_id)]
-    stated = _stated(facts)
+def _cell(
+    cell: Mapping[str, Any], boots: pd.DataFrame, stated: Mapping[int, Stated]
+) -> Iterator[dict[str, Any]]:
     asked, sent = json.loads(cell["settings"]), json.loads(cell["resolved"] or "{}")
     for setting in CATALOGUE:
         seen: dict[str, list[int]] = {}

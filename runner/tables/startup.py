@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -19,8 +20,9 @@ def build(results: Results) -> Shown | None:
     if ready.empty:
         return None
     boots = labelled(ready, results).sort_values(["place", "boot", "attempt"], kind="stable")
-    frame = pd.DataFrame([_row(boot) for boot in records(boots)])
-    return Shown(frame=frame, doubts=_all_doubts(boots))
+    each = records(boots)
+    frame = pd.DataFrame([_row(boot) for boot in each])
+    return Shown(frame=frame, doubts=_all_doubts(each))
 
 
 def _row(boot: dict[str, Any]) -> dict[str, Any]:
@@ -47,9 +49,9 @@ def _doubts(boot: dict[str, Any]) -> list[dict[str, str]]:
     return list(boot["doubts"]) if boot["doubts"] is not None else []
 
 
-def _all_doubts(boots: pd.DataFrame) -> dict[str, list[str]]:
+def _all_doubts(boots: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for boot in records(boots):
+    for boot in boots:
         for entry in _doubts(boot):
             who = f"{boot['label']} boot {boot['boot']}"
             found.setdefault(entry["name"], []).append(f"{who}: {entry['sentence']}")

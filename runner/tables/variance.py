@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -12,12 +12,12 @@ import pandas as pd
 from runner.stats.design import spread
 from runner.stats.refusal import Refusal
 from runner.stats.variance import Groups, VarianceShare, boot_share, next_plan, night_share
-from runner.stored.frames import Results
+from runner.stored.frames import Results, once
 from runner.tables import Centre, Shown, Table
 from runner.tables.declared import declared
-from runner.tables.kinds import Key, Kinds, kinds_of
-from runner.tables.over_boots import complete, measured, values
-from runner.tables.runs import cells_of, runs_of
+from runner.tables.kinds import Key, Kinds
+from runner.tables.over_boots import complete, kinds_by_cell, measured, values
+from runner.tables.runs import cells_by_run, runs_of
 from runner.tables.samples import Samples, samples
 
 _MOST_NIGHTS: Final = 180
@@ -52,11 +52,16 @@ class Family:
 def build(results: Results) -> Shown | None:
     """Show the spread of boots of each engine and load, what share is the restart's, and a plan."""
     rows: list[dict[str, Any]] = []
+    nightly: dict[tuple[str, str], set[str]] = {}
+    of_night = {(n["experiment"], n["run"]) for n in results.notes if n.get("night")}
     for experiment, run in runs_of(results):
         said = declared(results, experiment, run)
         families = _families(results, (experiment, run), said.compare.metric)
         rows += [_row(one, said.compare.margin_ratio, max(said.m, 1)) for one in families]
-        rows += _nights(results, experiment, run, said.compare.metric)
+        if (experiment, run) in of_night:
+            nightly.setdefault((experiment, said.compare.metric), set()).add(run)
+    for (experiment, metric), runs in nightly.items():
+        rows += _nights(results, experiment, runs, metric)
     if not rows:
         return None
     return Shown(frame=pd.DataFrame(rows), notes=[_NOTE])
@@ -71,10 +76,11 @@ def plans(shown: Shown) -> list[str]:
 
 
 def _families(results: Results, run: tuple[str, str], metric: str) -> Iterator[Family]:
-    kinds = kinds_of(complete(results), results)
-    loads = measured(results)
-    own = loads[(loads.experiment == run[0]) & (loads.run == run[1])]
-    engines = {key: str(cell["engine"]) for key, cell in cells_of(results).items()}
+    own = _loads_by_run(results).get(run)
+    if own is None:
+        return
+    kinds = kinds_by_cell(results)
+    engines = {key: str(cell["engine"]) for key, cell in cells_by_run(results)[run].items()}
     found: dict[tuple[str, str], list[pd.DataFrame]] = {}
     groups: Any = own.groupby(["place", "load"], sort=False)
     for (_, load), rows in groups:
@@ -92,6 +98,18 @@ def _families(results: Results, run: tuple[str, str], metric: str) -> Iterator[F
         )
 
 
+@once
+def _loads_by_run(results: Results) -> dict[tuple[str, str], pd.DataFrame]:
+    groups: Any = measured(results).groupby(["experiment", "run"], sort=False)
+    return dict(iter(groups))
+
+
+@once
+def _boots_by_run(results: Results) -> dict[tuple[str, str], pd.DataFrame]:
+    groups: Any = complete(results).groupby(["experiment", "run"], sort=False)
+    return dict(iter(groups))
+
+
 def _boots(rows: pd.DataFrame, metric: str) -> Groups:
     of_boot: dict[int, list[float]] = {}
     for boot, figure in zip(rows.boot, values(rows, metric), strict=True):
@@ -102,8 +120,8 @@ def _boots(rows: pd.DataFrame, metric: str) -> Groups:
 
 def _boot_s(results: Results, run: tuple[str, str], cells: Sequence[pd.DataFrame]) -> float:
     ids = {str(rows.cell_id.iloc[0]) for rows in cells}
-    boots = complete(results)
-    own = boots[(boots.experiment == run[0]) & (boots.run == run[1]) & boots.cell_id.isin(ids)]
+    boots = _boots_by_run(results)[run]
+    own = boots[boots.cell_id.isin(ids)]
     beside = own[["create_s", "ready_s", "stop_s", "release_s"]].sum(axis=1)
     return float(beside.median())
 
@@ -162,17 +180,22 @@ def _plan(share: VarianceShare, family: Family, margin: float, m: int) -> str:
     )
 
 
-def _nights(results: Results, experiment: str, run: str, metric: str) -> Iterator[dict[str, Any]]:
-    """Yield how much of the spread between boots of a cell comes from the night."""
-    night = next((n.get("night") for n in results.notes if n["run"] == run), None)
-    if not night:
-        return
+def _nights(
+    results: Results, experiment: str, runs: Set[str], metric: str
+) -> Iterator[dict[str, Any]]:
+    """Yield how much of the spread between boots of a cell of some runs comes from the night."""
     [folder] = [folder for folder in results.folders if folder.name == experiment]
     narrow = replace(results, folders=[folder], runs=None, unreadable=[])
     of_night = {str(n["night"]): str(n["run"]) for n in narrow.notes if n.get("night")}
-    every = replace(narrow, runs=sorted(of_night.values())[-_MOST_NIGHTS:])
-    kinds = kinds_of(complete(every), every)
-    for (_, load), groups in _by_cell(samples(every, metric), kinds, run).items():
+    nights = sorted(of_night.values())[-_MOST_NIGHTS:]
+    read = {n["run"] for n in results.notes if n["experiment"] == experiment}
+    every = results if read.issuperset(nights) else replace(narrow, runs=nights)
+    found = {
+        (key, load): one
+        for (key, load), one in samples(every, metric).items()
+        if key[0] == experiment and key[1] in nights
+    }
+    for (_, load), groups in _by_cell(found, kinds_by_cell(every), runs).items():
         if len(groups[1]) > 1:
             yield {
                 "engine": groups[0],
@@ -187,10 +210,10 @@ def _nights(results: Results, experiment: str, run: str, metric: str) -> Iterato
 
 
 def _by_cell(
-    found: Samples, kinds: Mapping[Key, Kinds], run: str
+    found: Samples, kinds: Mapping[Key, Kinds], runs: Set[str]
 ) -> dict[tuple[str, str], tuple[str, list[list[float]]]]:
-    """Return (cell_id, load) of one run -> its name and the boots of each night."""
-    names = {(key[2], load): one.label for (key, load), one in found.items() if key[1] == run}
+    """Return (cell_id, load) of some runs -> its name and the boots of each night."""
+    names = {(key[2], load): one.label for (key, load), one in found.items() if key[1] in runs}
     groups: dict[tuple[str, str], tuple[str, list[list[float]]]] = {}
     for (key, load), sample in found.items():
         place = (key[2], load)
