@@ -192,11 +192,25 @@ def test_a_server_is_a_container_unless_said_or_simulated(
         ({"tensor_parallel": 2, "data_parallel": 2}, 4),
         ({"gpus": 0}, 0),
         ({"gpus": ["GPU-a", "GPU-b"]}, 2),
+        ({"gpus": ["GPU-a"], "simulate": {}}, 0),
         ({"simulate": {}}, 0),
     ],
 )
 def test_gpus_are_one_for_each_parallel_part_unless_said(keys: dict[str, Any], gpus: int) -> None:
     assert only(engines=vllm(**keys)).gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("keys", "handed"),
+    [
+        ({"gpus": ["GPU-a"]}, ("GPU-a",)),
+        ({"gpus": ["GPU-a"], "simulate": {}}, 0),
+        ({"gpus": 1, "simulate": {}}, 0),
+    ],
+)
+def test_a_simulated_engine_is_handed_no_gpu_of_its_list(keys: dict[str, Any], handed: Any) -> None:
+    cell = only(engines=vllm(image="a/b:v0.31.0", launcher="docker", **keys))
+    assert launch_of(cell, Circumstances(port=8000)).gpus == handed
 
 
 def test_a_local_model_is_mounted_read_only_and_served_under_its_folders_name() -> None:

@@ -149,8 +149,47 @@ def test_a_warm_compile_cache_leaves_vllm_more_memory_than_none(tmp_path: Path) 
         own = found.boots[(found.boots.version == "0.31.0") & (found.boots.boot == 0)]
         return int(own.kv_tokens.iloc[0]), float(own.ready_s.iloc[0])
 
-    assert first(warm) == (26_560, 45.0)
+    assert first(warm) == (27_504, 45.0)
     assert first(none) == (22_048, 71.0)
+
+
+NOISY = """
+question = "Is a restart's chance its own?"
+boots = 5
+[common]
+model = "Qwen/Qwen3-1.7B"
+context_tokens = 2048
+memory = { kv_tokens = 8192 }
+[engines.one]
+engine = "vllm"
+max_running = 8
+simulate = { gpu = "laptop-8gb", boot_sd_ratio = 0.05 }
+[engines.other]
+engine = "vllm"
+max_running = 9
+simulate = { gpu = "laptop-8gb", boot_sd_ratio = 0.05 }
+[[loads]]
+workload = "random"
+input_tokens = 64
+output_tokens = 16
+concurrency = 1
+requests = 4
+"""
+
+
+def test_the_same_boot_of_a_cell_draws_the_same_and_cells_draw_independently(
+    tmp_path: Path,
+) -> None:
+    rates = []
+    for attempt in ("first", "second"):
+        (tmp_path / attempt).mkdir()
+        found = predicted(tmp_path / attempt, NOISY)
+        names = found.cells.set_index("cell_id").name
+        loads = found.loads.assign(cell=found.loads.cell_id.map(names))
+        rates.append(loads.set_index(["cell", "boot"]).output_tokens_per_s.to_dict())
+    assert rates[0] == rates[1]
+    ratios = [rates[0]["one", boot] / rates[0]["other", boot] for boot in range(5)]
+    assert max(ratios) / min(ratios) > 1.03  # equal draws would give equal ratios
 
 
 def test_a_compiling_start_of_vllm_moves_ttft_where_not_all_requests_fit(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
         env=env,
         secrets=cell.keys.secrets,
         mounts=tuple(_mounts(cell, now)) if in_docker else (),
-        gpus=now.gpus or (cell.keys.gpus if isinstance(cell.keys.gpus, tuple) else cell.gpus),
+        gpus=_gpus(cell, now),
         cpus=cell.keys.cpus,
         memory_bytes=cell.keys.memory_limit_bytes,
         shm_bytes=cell.keys.shm_bytes,
@@ -89,11 +89,19 @@ def launch_of(cell: Cell, now: Circumstances) -> Launch:
     )
 
 
+def _gpus(cell: Cell, now: Circumstances) -> int | tuple[str, ...]:
+    """Return the GPUs it is handed: a simulated engine none, whatever its cell lists."""
+    if cell.simulated:
+        return 0
+    return now.gpus or (cell.keys.gpus if isinstance(cell.keys.gpus, tuple) else cell.gpus)
+
+
 def program(cell: Cell, boot: int, night: int = 0) -> tuple[str, ...]:
-    """Return what precedes the flags."""
+    """Return what precedes the flags; a simulated engine draws its boots from the cell's name."""
     if cell.simulated:
         drawn: dict[str, Any] = {"boot": boot, "night": night} if night else {"boot": boot}
-        drawn |= {"name": AGAIN} if cell.name == AGAIN else {}
+        again = f" {AGAIN}" if cell.name == AGAIN else ""
+        drawn |= {"name": cell.cell_id + again}
         drawn |= {"cold": cell.keys.compile == "none"} if cell.keys.compile else {}
         properties = {**drawn, **(cell.section.simulate or {})}
         python = SIMULATED_PROGRAM[0] if cell.launcher == "docker" else sys.executable
