@@ -17,6 +17,8 @@ from engines.sim.wire import Connection, event
 
 TEXT_BYTES = tuple(text.encode() for text in TEXTS)
 DONE = event(b"[DONE]")
+_COUNTS = b',"usage":{"prompt_tokens":%d,"total_tokens":%%d,"completion_tokens":%%d}}\n\n\r\n'
+"""The end of an event that states the usage so far, but for what grows."""
 
 
 class Answer:
@@ -39,9 +41,11 @@ class Answer:
         self.id = f"{kind}-{uuid.uuid4().hex}"
         self._before, self._after, self._last = self._template()
         self._plain = not (asked.running_usage or asked.token_ids or asked.tokens)
+        self._counts = asked.running_usage and not (asked.token_ids or asked.tokens)
         size = len(self._before) + len(TEXT_BYTES[0]) + len(self._after)
         self._open = b"%x\r\ndata: " % (size + 8) + self._before
         self._close = self._after + b"\n\n\r\n"
+        self._counted = self._after[:-1].replace(b"%", b"%%") + _COUNTS % len(asked.prompt)
 
     def token(self, request: Request) -> None:
         """Send the latest token."""
@@ -58,6 +62,11 @@ class Answer:
             self.connection.write(event(self._chunk(request, text, self._last)))
         elif self._plain:
             self.connection.write(self._open + text + self._close)
+        elif self._counts:
+            count, before = request.generated, self._before
+            after = self._counted % (request.prompt_tokens + count, count)
+            size = len(before) + len(text) + len(after) + 4  # with `data: `, without the last CRLF
+            self.connection.write(b"%x\r\ndata: %b%b%b" % (size, before, text, after))
         else:
             self.connection.write(event(self._chunk(request, text, self._after)))
 
