@@ -4,8 +4,8 @@
 
 One line for each effect on each engine: the figures seen, what they must keep, and whether they
 do. Only rehearsals that are in RESULTS are judged, the latest run of each. With --run they are
-first rehearsed into RESULTS: those named, or all (two hours on two cores). Ends with 1 when an
-effect is missed, with 4 when none is but one was not measured.
+first rehearsed into RESULTS: those named, or all. Ends with 1 when an effect is missed, with 4 when
+none is but one was not measured.
 """
 
 from __future__ import annotations

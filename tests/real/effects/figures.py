@@ -20,6 +20,8 @@ from runner.tables.runs import runs_of
 from runner.workloads.interference import INJECTED, VICTIM
 
 Row = Mapping[str, Any]
+USUAL_BLOCK_TOKENS = {"vllm": 16, "sglang": 1}
+"""What the prefix cache counts in where a server does not say it."""
 
 
 def boots(results: Results) -> pd.DataFrame:
@@ -46,11 +48,13 @@ def prefix(results: Results) -> pd.DataFrame:
 def prefix_hits(results: Results) -> pd.DataFrame:
     """Return hits against their construction: later requests share the prefix, first ones none."""
     blocks = _block_tokens(results)
+    engines = dict(zip(results.cells.cell_id, results.cells.engine, strict=True))
 
     def figures(row: Row, timelines: list[Timeline]) -> Iterator[Row]:
         shared = json.loads(row["asked"])["spec"]["prefix_tokens"]
         expected = {one.request: shared if one.role == "later" else 0 for one in timelines}
-        block = blocks.get((row["cell_id"], row["boot"]), 1)
+        usual = USUAL_BLOCK_TOKENS[engines[row["cell_id"]]]
+        block = blocks.get((row["cell_id"], row["boot"]), usual)
         found = hits(timelines, expected, block)
         names = ("requests", "within", "measured_tokens", "expected_tokens")
         yield {"block_tokens": block, **{name: getattr(found, name) for name in names}}
