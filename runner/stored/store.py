@@ -250,12 +250,16 @@ class Store:
         Containers bear it: two runs that begin at once in different folders need two ids.
         """
         began, where = datetime.now(UTC), f"{content_id} {self.folder.resolve()}"
-        while (path := self.folder / "runs" / f"{_run_id(began, where)}.json").exists():
-            began += timedelta(seconds=1)  # two runs of one second stay two
-        run_id = path.stem
+        while any((self.folder / "runs").glob(f"{_run_id(began, where)[:_SECOND]}*.json")):
+            began += timedelta(seconds=1)  # two runs of one second stay two, and in their order
+        run_id = _run_id(began, where)
+        path = self.folder / "runs" / f"{run_id}.json"
         note = {"run": run_id, "content_id": content_id, "began": began.isoformat(), "file": text}
         write_text(path, json.dumps(note | {"night": night}, indent=1))
         return Run(self.folder, run_id)
+
+
+_SECOND: Final = len("2026-12-01T22-00-00")
 
 
 def _run_id(began: datetime, where: str) -> str:
