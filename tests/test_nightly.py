@@ -212,6 +212,45 @@ def test_past_boots_say_how_long_a_block_takes(tmp_path: Path, box: Box) -> None
     assert box.ran == []
 
 
+def test_an_experiment_never_run_is_expected_by_other_boots_of_its_engine(
+    tmp_path: Path, box: Box
+) -> None:
+    """A plan guesses over an hour; past loads took a twentieth of what a plan guesses."""
+    file = written(tmp_path, "known", "new", boots=1)
+    new = EXPERIMENT.format(boots=1).replace("requests = 256", "requests = 80000")
+    (tmp_path / "new.toml").write_text(new)
+    box.columns = {"load_s": 0.5}
+    moment = datetime(2026, 12, 1, 22, tzinfo=UTC)
+    a_night(file, "n1", deadline=moment + timedelta(minutes=20), now=lambda: moment)
+    assert box.ran == [("known", 0), ("new", 0)]
+
+
+def test_the_page_says_what_an_estimate_rests_on(tmp_path: Path, box: Box) -> None:
+    file = written(tmp_path, "one", "two", boots=2)
+    moment = datetime(2026, 12, 1, 22, tzinfo=UTC)
+    hours = iter([0, 0, 9, 9])
+    page = a_night(
+        file,
+        "n1",
+        deadline=moment + timedelta(hours=8),
+        now=lambda: moment + timedelta(hours=next(hours)),
+    )
+    assert "one: block 1, about 4 min, by its past boots" in page.head
+
+
+def test_a_load_whose_length_is_given_is_not_expected_to_end_sooner(
+    tmp_path: Path, box: Box
+) -> None:
+    file = written(tmp_path, "known", "new", boots=1)
+    new = EXPERIMENT.format(boots=1).replace("requests = 256", "duration_s = 3000")
+    (tmp_path / "new.toml").write_text(new)
+    box.columns = {"load_s": 0.5}
+    moment = datetime(2026, 12, 1, 22, tzinfo=UTC)
+    page = a_night(file, "n1", deadline=moment + timedelta(minutes=90), now=lambda: moment)
+    assert box.ran == [("known", 0)]
+    assert "new: block 0, about 2 h 32 min, by other experiments' boots of this vllm" in page.head
+
+
 def test_an_experiment_that_cannot_run_is_left_out_and_the_others_go_on(
     tmp_path: Path, box: Box
 ) -> None:

@@ -18,7 +18,7 @@ import httpx
 from runner.errors import ExperimentError, HostError
 from runner.experiment.night import Night, read_night
 from runner.experiment.places import WORD
-from runner.nights.expected import expected_s, past_s
+from runner.nights.expected import expected, past
 from runner.nights.page import Page, page_of
 from runner.nights.share import Share
 from runner.plan import Plan, PlannedBoot, expand
@@ -65,10 +65,10 @@ def nightly(
             missing = _missing(share.plan, results, name, block)
             if share.refused or not missing:
                 continue
-            takes_s = expected_s(missing, share.plan, past_s(_folder(share.plan, results)))
-            late = deadline is not None and now() + timedelta(seconds=takes_s) > deadline
+            takes = expected(missing, share.plan, past(results))
+            late = deadline is not None and now() + timedelta(seconds=takes.seconds) > deadline
             if late or share.waits(block):
-                share.not_reached[block] = takes_s
+                share.not_reached[block] = takes
                 continue
             _run(share, once, results, NightPart(night=name, blocks={block}), watch)
     for share in shares:
@@ -102,10 +102,6 @@ def _missing(plan: Plan, results: Path, name: str, block: int) -> list[PlannedBo
 
 def _lacking(stage: Plan, run: Run | None) -> Iterable[PlannedBoot]:
     return stage.boots if run is None else missing_boots(stage, run, retry_failed=False)
-
-
-def _folder(plan: Plan, results: Path) -> Path:
-    return Store(results, plan.experiment.name).folder
 
 
 def name_of(moment: datetime) -> str:

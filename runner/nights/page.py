@@ -159,9 +159,10 @@ def _share(share: Share) -> dict[str, Any]:
 def _not_reached(shares: Sequence[Share]) -> Iterator[str]:
     """Yield the blocks for which the night was too short."""
     listed = [
-        f"- {share.plan.experiment.name}: block {block}, about {spelled_time(takes_s)}"
+        f"- {share.plan.experiment.name}: block {block}, about {spelled_time(takes.seconds)},"
+        f" {takes.basis}"
         for share in shares
-        for block, takes_s in share.not_reached.items()
+        for block, takes in share.not_reached.items()
     ]
     if listed:
         yield "Not reached, for they would not have ended in time; this is no regression:\n"

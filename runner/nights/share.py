@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from runner.nights.expected import Expected
 from runner.plan import Plan
 from runner.summary import Summary
 
@@ -23,7 +24,7 @@ class Share:
     plan: Plan
     summary: Summary | None = None
     started: int = 0
-    not_reached: dict[int, float] = field(default_factory=dict)
+    not_reached: dict[int, Expected] = field(default_factory=dict)
     refused: str = ""
 
     @property
