@@ -22,6 +22,8 @@ from engines.sim.profile import Profile
 
 NEAR_RATIO: Final = 0.25
 """A figure further off is called far."""
+_EXPLAINED_RATIO: Final = 0.15
+"""A median TTFT further off is shown with other numbers of requests a stream."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -56,7 +58,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 def report(figures: Figures, profile: Profile) -> Iterator[str]:
     """Yield a line for each figure: measured, simulated, error."""
     yield f"{'':10}{'error':>8}  {'measured':<18}{'simulated':<24}figure"
-    yield from (_line(figure, simulated) for figure, simulated in _held(figures, profile))
+    for figure, simulated in _held(figures, profile):
+        yield _line(figure, simulated) + _waves(figures, figure, profile, simulated)
 
 
 def errors_of(figures: Figures, profile: Profile) -> Iterator[tuple[str, float]]:
@@ -85,6 +88,28 @@ def _line(figure: Figure, predicted: tuple[float, ...]) -> str:
     shown = " ".join(f"{value:.5g}" for value in predicted)
     model = "" if "1.7B" in figure.model else f" ({figure.model})"
     return f"{kind:10}{error:>+8.1%}  {figure.said:<18}{shown:<24}{figure.name}{model}{far}"
+
+
+def _waves(figures: Figures, figure: Figure, profile: Profile, predicted: tuple[float, ...]) -> str:
+    """Return how a median TTFT that is off moves with the requests of each stream.
+
+    Where not all requests fit, the first of each stream wait less than the later ones: the median
+    lies between two waves, and how many the measured load had may not be known.
+    """
+    from engines.sim.fitting import quiet
+
+    asked = figures.loads.get(figure.experiment, {}).get("per_stream")
+    if figure.measure != "ttft_p50_ms" or not asked:
+        return ""
+    if abs(figure.error_ratio(predicted)) <= _EXPLAINED_RATIO:
+        return ""
+    said = []
+    for per_stream in (asked // 2, 2 * asked):
+        load = {**figures.loads[figure.experiment], "per_stream": per_stream}
+        other = dataclasses.replace(figures, loads={**figures.loads, figure.experiment: load})
+        values = scenarios.predict(other, figure, quiet(profile))
+        said.append(f"{' '.join(f'{value:.5g}' for value in values)} with {per_stream}")
+    return f" ({' and '.join(said)} requests a stream; {asked} is assumed)"
 
 
 def toml(profile: Profile) -> str:

@@ -214,7 +214,10 @@ def _waves(load: Load, theirs: Mapping[str, Any]) -> Iterator[str]:
     if assumed is None or asked is None or not load.in_flight:
         return
     if asked != assumed * load.in_flight:
-        yield f"{asked / load.in_flight:g} requests a stream, not {assumed} (assumed of theirs)"
+        yield (
+            f"{asked / load.in_flight:g} requests a stream, not {assumed} (assumed of theirs): the"
+            " more, the longer a median TTFT where not all fit: only first ones find room at once"
+        )
 
 
 def _served(boots: pd.DataFrame) -> str:

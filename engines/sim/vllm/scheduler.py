@@ -99,8 +99,10 @@ class VllmScheduler:
         budget, place, size = self.budget_tokens, 0, self.cache.block_tokens
         while place < len(self.running) and budget:
             request = self.running[place]
-            tokens = min(request.total - request.computed, budget)
-            upto = request.computed + tokens
+            upto = request.prompt_tokens + request.generated
+            tokens = upto - request.computed
+            if tokens > budget:
+                tokens, upto = budget, request.computed + budget
             if upto > len(request.blocks) * size and not self._make_room(request, upto, step):
                 break
             if tokens == 1 and request.generated:
