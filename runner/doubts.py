@@ -75,6 +75,10 @@ ADVICE: Final[dict[str, tuple[Severity, str]]] = {
     "two_valued": ("suspect", "Look for what differs between these boots; compare group by group."),
     "unequal_tails": ("suspect", "End loads by requests, not by time, to compare a p99."),
     "drift_over_blocks": ("suspect", "Let the machine settle; look at clocks and other processes."),
+    "drift_within_load": (
+        "suspect",
+        "Warm up longer; look at clocks; of an open loop, ask whether the queue grows.",
+    ),
     "warmup_inside": ("note", "Give the load a warmup, so that none of it is in the window."),
     "other_answers": ("suspect", "Read `answer` in `requests`: fast and wrong is no result."),
     "invalid_answers": ("suspect", "Read `answer` in `requests`, and how the server constrains."),

@@ -14,6 +14,7 @@ from engines import Engine, Version
 from runner import doubts, workloads
 from runner.boots import pages, probe
 from runner.boots.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
+from runner.boots.moving import doubts_about_drift
 from runner.boots.pressure import watched
 from runner.experiment.levels import Load, load_ids
 from runner.load import Ask, Target, Timeline
@@ -137,6 +138,7 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
     if found.ok and row["cached_tokens"] is None:
         row["cached_tokens"] = live.absent_cached_tokens
     judged = [*doubts.of_load(row), *_client_doubts(load, driven, found, client.limits)]
+    judged += doubts_about_drift(load, driven.timelines())
     if load.probe is not None:
         tried = probe.Tried(
             figures=found,

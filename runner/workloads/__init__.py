@@ -97,6 +97,8 @@ class Workload:
             either.
         ends: its prompts end by themselves.
         timed: its latencies and throughput are results; else only its answers are.
+        alike: its later requests are drawn as its first are, so that latencies that move tell of
+            the server.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Workload:
     times: Literal["level", "own", "either"] = "level"
     ends: bool = False
     timed: bool = True
+    alike: bool = False
 
 
 @functools.cache

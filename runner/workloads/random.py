@@ -25,4 +25,4 @@ def prompts(spec: Random, rng: random.Random, vocabulary: Vocabulary) -> Iterato
         )
 
 
-WORKLOAD = Workload(name="random", spec=Random, prompts=prompts)
+WORKLOAD = Workload(name="random", spec=Random, prompts=prompts, alike=True)
