@@ -279,7 +279,8 @@ def many_kinds(folder: Path, concurrency: int) -> Results:
         load = {"load": f"random@c{concurrency}", "output_tokens_per_s": rate}
         stored.boot(sglang, boot, [load], kv_tokens=kv_tokens)
         stored.boot(vllm, boot, [load], kv_tokens=20_480)
-    return stored.read()
+    found: Results = stored.read()
+    return found
 
 
 def test_many_kinds_of_boots_are_one_row_with_every_boot_and_their_range(tmp_path: Path) -> None:

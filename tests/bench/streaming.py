@@ -1,6 +1,6 @@
 """What one simulated server streams, on a core of its own: `python -m tests.bench.streaming`.
 
-512 streams at 100 tokens/s each, in real time, read by our own client on the other core. Where
+640 streams at 100 tokens/s each, in real time, read by our own client on the other core. Where
 others compete for the cores, what is delivered falls short of what the server's own CPU time a
 token leaves room for.
 """
@@ -29,7 +29,7 @@ from runner.load.figures import Figures, figures
 from tests.bench.judged import Row, at_least
 from tests.bench.peers import CLIENT_CORE, SERVER_CORE
 
-STREAMS: Final = 512
+STREAMS: Final = 640
 STEP_S: Final = 0.01
 LEAST_PER_S: Final = 50_000
 OUTPUT_TOKENS: Final = 1500
@@ -47,8 +47,15 @@ step_s = {STEP_S}
 step_s = {STEP_S}
 """
 FLAGS: Final = {
-    "vllm": ["--model", MODEL, "--max-num-seqs", "512", "--max-model-len", "2048"],
-    "sglang": ["--model-path", MODEL, "--max-running-requests", "512", "--context-length", "2048"],
+    "vllm": ["--model", MODEL, "--max-num-seqs", f"{STREAMS}", "--max-model-len", "2048"],
+    "sglang": [
+        "--model-path",
+        MODEL,
+        "--max-running-requests",
+        f"{STREAMS}",
+        "--context-length",
+        "2048",
+    ],
 }
 
 
