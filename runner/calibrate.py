@@ -19,7 +19,7 @@ from engines.sim.profile import Profile
 from runner.errors import DONE, FAILED, NotEnoughData, RunnerError
 from runner.stored.frames import Results, latest_runs, results
 from runner.stored.parts import write_text
-from runner.tables.over_boots import complete, records
+from runner.tables.measured import complete, records
 
 MEASURE: Final = "output_tokens_per_s"
 _SEARCHED: Final = ("step_s", "sequence_s")

@@ -10,7 +10,7 @@ from runner.sides.between import Judged
 from runner.stored.frames import Results
 from runner.tables.capacity import searches
 from runner.tables.kinds import Key, Kinds
-from runner.tables.over_boots import complete, measured, records
+from runner.tables.measured import complete, measured, records
 from runner.tables.runs import cells_of
 from runner.tables.samples import Sample
 

@@ -19,7 +19,7 @@ from runner.plan.cells import Cell
 from runner.plan.estimate import PACES, Speed, load_s, speed_of, startup_s
 from runner.stored.frames import Results, results
 from runner.tables.declared import declared
-from runner.tables.over_boots import records
+from runner.tables.measured import records
 
 _START: Final = ("image_s", "create_s", "ready_s", "stop_s", "release_s")
 PHASES: Final = (*_START, "load_s")

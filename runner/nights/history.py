@@ -25,7 +25,7 @@ from runner.stored.store import Store
 from runner.tables.columns import wanted
 from runner.tables.declared import declared
 from runner.tables.kinds import KEY
-from runner.tables.over_boots import complete, kinds_by_cell, records
+from runner.tables.measured import complete, kinds_by_cell, records
 from runner.tables.runs import cells_of
 from runner.tables.samples import Sample, samples
 

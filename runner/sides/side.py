@@ -16,7 +16,7 @@ from runner.tables.aa import floors
 from runner.tables.alignment import observed
 from runner.tables.declared import declared
 from runner.tables.kinds import KEY, Kinds
-from runner.tables.over_boots import complete, kinds_by_cell, records
+from runner.tables.measured import complete, kinds_by_cell, records
 from runner.tables.runs import cells_of, runs_of
 from runner.tables.samples import Sample, samples
 

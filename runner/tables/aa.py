@@ -17,7 +17,7 @@ from runner.stored.frames import Results, once
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.kinds import Key
-from runner.tables.over_boots import records
+from runner.tables.measured import records
 from runner.tables.ratio import centre_of
 from runner.tables.runs import cells_by_run, runs_of
 from runner.tables.samples import Sample, samples_by_run

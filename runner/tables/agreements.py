@@ -13,7 +13,7 @@ from runner.figures.latency import served
 from runner.stored.frames import Results, once
 from runner.tables.declared import declared
 from runner.tables.kinds import Key
-from runner.tables.over_boots import every_load
+from runner.tables.measured import every_load
 from runner.tables.runs import cells_of, labels_of, runs_of
 
 WORKLOADS: Final = ("accuracy",)

@@ -16,7 +16,7 @@ from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.grid import number
 from runner.tables.kinds import KEY, Key
-from runner.tables.over_boots import complete, records
+from runner.tables.measured import complete, records
 from runner.tables.runs import cells_of, labels_of, runs_of
 
 _NOTE: Final = (

@@ -24,7 +24,7 @@ from runner.tables import Shown, Table
 from runner.tables.article_measures import Found, found_of
 from runner.tables.declared import declared
 from runner.tables.kinds import KEY, Key, kinds_of
-from runner.tables.over_boots import complete, records
+from runner.tables.measured import complete, records
 from runner.tables.runs import cells_of
 
 _AXES: Final = {

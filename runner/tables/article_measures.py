@@ -13,7 +13,7 @@ from runner.stored.frames import Results
 from runner.tables import interference, prefix, structured
 from runner.tables.derived import Derive, derived
 from runner.tables.kinds import Key
-from runner.tables.over_boots import measured, values
+from runner.tables.measured import measured, values
 
 _COLUMNS: Final = {
     "output_tokens_per_s": ("output_tokens_per_s", 1.0),

@@ -19,7 +19,8 @@ from runner.stored.frames import Results, once
 from runner.tables import Centre, Shown, Table
 from runner.tables.brackets import Values
 from runner.tables.kinds import spans
-from runner.tables.over_boots import Seen, complete, labelled
+from runner.tables.measured import complete, labelled
+from runner.tables.over_boots import Seen
 
 _WORDS: Final = {
     "below_range": "even the lowest level of the search missed",

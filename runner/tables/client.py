@@ -8,7 +8,7 @@ import pandas as pd
 
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
-from runner.tables.over_boots import by_load, measured
+from runner.tables.measured import by_load, measured
 
 _WORST = {
     "in flight, held / asked": ("held_in_flight_ratio", 1.0, min),

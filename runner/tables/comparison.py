@@ -26,7 +26,8 @@ from runner.tables.agreements import agreements
 from runner.tables.alignment import observed
 from runner.tables.declared import Declared, declared
 from runner.tables.kinds import KEY, Key, Kinds
-from runner.tables.over_boots import complete, kinds_by_cell, two_groups
+from runner.tables.measured import complete, kinds_by_cell
+from runner.tables.over_boots import two_groups
 from runner.tables.ratio import centre_of, percent
 from runner.tables.runs import cells_of, labels_of, runs_of
 from runner.tables.samples import Sample, Samples, samples

@@ -9,7 +9,7 @@ import pandas as pd
 
 from runner.load import Timeline
 from runner.stored.frames import Results
-from runner.tables.over_boots import measured
+from runner.tables.measured import measured
 
 Derive = Callable[[Iterable[Timeline], Mapping[Any, Any]], Mapping[str, float | None]]
 

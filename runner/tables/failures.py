@@ -10,7 +10,7 @@ import pandas as pd
 from engines.causes import CATALOGUE
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
-from runner.tables.over_boots import labelled, records
+from runner.tables.measured import labelled, records
 
 
 def build(results: Results) -> Shown | None:

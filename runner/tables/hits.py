@@ -8,7 +8,7 @@ import pandas as pd
 
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
-from runner.tables.over_boots import by_load, measured, values
+from runner.tables.measured import by_load, measured, values
 
 _NOTE = (
     "by usage: cached tokens that each answer reports. by counters: growth of the server's own"

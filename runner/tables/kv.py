@@ -16,7 +16,7 @@ from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.grid import told
 from runner.tables.kinds import Key, Kinds
-from runner.tables.over_boots import kinds_by_cell
+from runner.tables.measured import kinds_by_cell
 from runner.tables.runs import runs_of
 from runner.tables.samples import Sample, Samples, samples_by_run
 

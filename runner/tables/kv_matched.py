@@ -14,14 +14,8 @@ from runner.tables import Centre, Shown, Table
 from runner.tables.brackets import Values
 from runner.tables.declared import declared
 from runner.tables.headings import HEADINGS
-from runner.tables.over_boots import (
-    Seen,
-    by_load,
-    doubts_of,
-    kinds_by_cell,
-    measured,
-    values,
-)
+from runner.tables.measured import by_load, kinds_by_cell, measured, values
+from runner.tables.over_boots import Seen, doubts_of
 
 _NOTE: Final = (
     "ratio: of geometric means, with its 95 % interval by a paired t over blocks. All boots of the"

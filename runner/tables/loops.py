@@ -17,7 +17,7 @@ from runner.load.arrivals import POISSON, Flat, Gamma, Law, due_times
 from runner.stats.queue import Latency, closed_loop, latency, one_state, over_seeds
 from runner.stored.frames import Results
 from runner.tables import Centre, Shown, Table
-from runner.tables.over_boots import measured
+from runner.tables.measured import measured
 
 SERVICE_S: Final = 0.25
 REQUESTS: Final = 4000

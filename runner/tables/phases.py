@@ -11,7 +11,7 @@ from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.brackets import Values, centre
 from runner.tables.kinds import KEY, spans
-from runner.tables.over_boots import labelled
+from runner.tables.measured import labelled
 
 _COLUMNS: Final = {"create s": "create_s", "ready s": "ready_s"}
 _FACTS: Final = {

@@ -6,7 +6,8 @@ from typing import Any
 
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
-from runner.tables.over_boots import Metric, measured, over_boots
+from runner.tables.measured import measured
+from runner.tables.over_boots import Metric, over_boots
 
 _KEYS = ["experiment", "run", "cell_id", "boot", "attempt", "load", "repeat"]
 _NOTE = (

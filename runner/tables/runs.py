@@ -6,7 +6,7 @@ from typing import Any
 
 from runner.stored.frames import Results, once
 from runner.tables.kinds import Key
-from runner.tables.over_boots import records
+from runner.tables.measured import records
 
 
 @once

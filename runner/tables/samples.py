@@ -18,7 +18,7 @@ from runner.stats.kv import requests_at_once
 from runner.stored.frames import Results, once
 from runner.tables.capacity import searches
 from runner.tables.kinds import Key
-from runner.tables.over_boots import measured, values
+from runner.tables.measured import measured, values
 
 _OF_BOOTS: Final = (
     *("boots", "blocks", "figures", "requests", "kv_tokens", "request_tokens", "max_running"),

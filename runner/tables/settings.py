@@ -14,7 +14,7 @@ from engines.settings import CATALOGUE
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.kinds import KEY, spans
-from runner.tables.over_boots import labelled
+from runner.tables.measured import labelled
 from runner.tables.runs import cells_of
 
 _NOTE = (

@@ -9,7 +9,7 @@ import pandas as pd
 
 from runner.stored.frames import Results
 from runner.tables import Shown, Table
-from runner.tables.over_boots import labelled, records
+from runner.tables.measured import labelled, records
 
 _GIB = 1 << 30
 

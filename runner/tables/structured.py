@@ -17,7 +17,8 @@ from runner.stored.frames import Results
 from runner.tables import Shown, Table
 from runner.tables.declared import declared
 from runner.tables.derived import derived
-from runner.tables.over_boots import Metric, over_boots, records, values
+from runner.tables.measured import records, values
+from runner.tables.over_boots import Metric, over_boots
 
 WORKLOADS: Final = ("structured",)
 _NOTE: Final = (

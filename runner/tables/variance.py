@@ -16,7 +16,7 @@ from runner.stored.frames import Results, once
 from runner.tables import Centre, Shown, Table
 from runner.tables.declared import declared
 from runner.tables.kinds import Key, Kinds
-from runner.tables.over_boots import complete, kinds_by_cell, measured, values
+from runner.tables.measured import complete, kinds_by_cell, measured, values
 from runner.tables.runs import cells_by_run, runs_of
 from runner.tables.samples import Samples, samples
 

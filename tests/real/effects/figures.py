@@ -15,7 +15,7 @@ from runner.figures.structured import validity
 from runner.load import Timeline
 from runner.stored.frames import Results
 from runner.tables.declared import declared
-from runner.tables.over_boots import complete, measured, records
+from runner.tables.measured import complete, measured, records
 from runner.tables.runs import runs_of
 from runner.workloads.interference import INJECTED, VICTIM
 
