@@ -9,6 +9,9 @@ import subprocess
 import pytest
 from hypothesis import settings
 
+from runner.nights import nightly
+from tests.nights import Box
+
 # a busy machine is slow, and no test judges time
 settings.register_profile("runner", deadline=None)
 settings.load_profile("runner")
@@ -29,3 +32,11 @@ def docker_answers() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return asked.returncode == 0
+
+
+@pytest.fixture
+def box(monkeypatch: pytest.MonkeyPatch) -> Box:
+    """Return a stand-in for `execute`, which nights run by."""
+    made = Box()
+    monkeypatch.setattr(nightly, "execute", made.execute)
+    return made

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from runner.boots.search import Answer, Probe, Range, step
 from runner.cli import main
 from runner.stored.frames import Results, results
 from runner.tables import Centre
+from tests.stored import Stored
 
 FILE = """
 question = "How much does it bear?"
@@ -46,20 +45,6 @@ peak_per_s = 1000
 """
 WITHIN = Range(low=30, high=480, within_ratio=0.4)
 LOOKED = Range(low=2, high=256, within_ratio=0.1)
-
-
-def stored_rows() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = stored_rows()
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +226,7 @@ def capacity(why: str = "found", **columns: Any) -> dict[str, Any]:
 
 
 def written(folder: Path, found: list[dict[str, Any]]) -> Results:
-    stored = STORED.Stored(folder, file=FILE)
+    stored = Stored(folder, file=FILE)
     cell = stored.cell("vllm")
     for boot, row in enumerate(found):
         stored.boot(cell, boot, capacity=[row])
@@ -332,7 +317,7 @@ def test_one_boot_is_labelled_single(tmp_path: Path) -> None:
 def test_a_probe_counts_as_void_only_through_a_search_without_an_answer(
     tmp_path: Path, verdicts: tuple[str, ...], why: str, void: int
 ) -> None:
-    stored = STORED.Stored(tmp_path, file=FILE)
+    stored = Stored(tmp_path, file=FILE)
     cell = stored.cell("vllm")
     probes = [
         {"load": f"random@r30#{n}", "search": "random@search", "probe": n, "verdict": verdict}

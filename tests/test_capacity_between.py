@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from runner.nights.verdicts import compared, figure_rows, verdict_rows
 from runner.sides import compare
 from runner.sides.between import Between, Judged
 from runner.stored.frames import Results, results
+from tests.stored import Stored
 
 FILE = """
 question = "How much does it bear?"
@@ -39,20 +38,6 @@ NOISE = (1.0, 1.01, 0.99, 1.005, 0.995)
 WIDTH = 1.04
 
 
-def stored_rows() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = stored_rows()
-
-
 def run(
     folder: Path,
     levels: Sequence[float],
@@ -63,7 +48,7 @@ def run(
     **keys: Any,
 ) -> Results:
     """Store a run: a search on each boot, of one cell and of the pinned one."""
-    stored = STORED.Stored(folder, name="bears", file=FILE, content_id=content, **keys)
+    stored = Stored(folder, name="bears", file=FILE, content_id=content, **keys)
     cell = stored.cell("vllm")
     pinned = stored.cell("vllm pinned", name=REFERENCE)
     for boot, level in enumerate(levels):

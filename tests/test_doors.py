@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
 
 import runner
 from runner.stored import rows
+from tests.stored import the_example
 
 ROOT = Path(__file__).parents[1]
 
 
-def the_example(folder: Path) -> None:
+def the_readme_example(folder: Path) -> None:
     """Store the restarts of the article, under a name that the README's line asks for."""
-    spec = importlib.util.spec_from_file_location(
-        "stored_rows", Path(__file__).parent / "stored.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    module.the_example(folder, "quickstart")
+    the_example(folder, "quickstart")
 
 
 def test_a_door_is_the_same_function_each_time_it_is_asked_for() -> None:
@@ -43,7 +34,7 @@ def test_importing_the_package_imports_no_pandas() -> None:
 
 
 def test_the_readmes_line_of_duckdb_reads_the_stored_files(tmp_path: Path) -> None:
-    the_example(tmp_path / "results")
+    the_readme_example(tmp_path / "results")
     [line] = re.findall(r"^select .*DuckDB$", (ROOT / "README.md").read_text(), re.MULTILINE)
     found = duckdb.sql(line.replace("'results/", f"'{tmp_path}/results/").partition("--")[0])
     assert found is not None
@@ -51,7 +42,7 @@ def test_the_readmes_line_of_duckdb_reads_the_stored_files(tmp_path: Path) -> No
 
 
 def test_results_are_frames_whose_columns_are_documented(tmp_path: Path) -> None:
-    the_example(tmp_path / "results")
+    the_readme_example(tmp_path / "results")
     found = runner.results(tmp_path / "results" / "quickstart")
     for name, columns in rows.TABLES.items():
         frame = found.table(name)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +14,9 @@ from runner.doubts import ADVICE, of_load
 from runner.report import report
 from runner.stats.drift import Drift, over_blocks
 from runner.stats.refusal import Refusal
+from tests.stored import Stored
 
 ROOT = Path(__file__).parents[1]
-
-
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
 
 
 def names(**load: Any) -> list[str]:
@@ -58,7 +43,7 @@ def test_a_load_without_warmup_holds_the_first_answers_in_its_window() -> None:
 
 
 def text_of(folder: Path, rates: list[float], **columns: Any) -> str:
-    stored = STORED.Stored(folder)
+    stored = Stored(folder)
     cell = stored.cell("vllm", settings={"kv_dtype": "fp8"})
     for boot, rate in enumerate(rates):
         load = {"load": "random@c8", "output_tokens_per_s": rate}

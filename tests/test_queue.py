@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +13,7 @@ from hypothesis import strategies as st
 from runner import tables
 from runner.load.arrivals import POISSON, Flat, due_times
 from runner.stats.queue import closed_loop, latency, one_state, open_loop, over_seeds
+from tests.stored import Stored
 
 REQUESTS = 4000
 SERVICE_S = 0.25
@@ -112,12 +110,5 @@ def test_the_model_stands_in_a_report_of_both_loops_and_is_called_one(tmp_path: 
     assert ours.boots == 40
 
 
-def _stored(folder: Path) -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module.Stored(folder)
+def _stored(folder: Path) -> Stored:
+    return Stored(folder)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +17,9 @@ from click.testing import CliRunner, Result
 from runner.cli import main
 from runner.report import report
 from runner.tables.grid import told
+from tests.stored import Stored, the_example
 
 NOISE = (0.000, 0.004, -0.003, 0.002, -0.002, 0.001)
-
-
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
 
 
 def ran(*arguments: object) -> Result:
@@ -52,7 +37,7 @@ def one_run(
     **columns: Any,
 ) -> str:
     """Store a run of one cell, and of a pinned one, on a machine that is so fast that day."""
-    stored = STORED.Stored(folder, content_id=content_id)
+    stored = Stored(folder, content_id=content_id)
     cells = {stored.cell("vllm"): speed}
     if pinned:
         cells[stored.cell("reference", engine="vllm")] = 1.0
@@ -71,7 +56,7 @@ def test_a_number_has_the_digits_that_mean_something() -> None:
 
 
 def test_json_holds_each_boot_the_sentences_and_the_doubts(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path)
+    the_example(tmp_path)
     found = ran("report", tmp_path, "--table", "throughput", "--format", "json")
     entry = json.loads(found.output)
     assert entry["rows"][0]["output tok/s"] == [842.0, 843.0]
@@ -80,14 +65,14 @@ def test_json_holds_each_boot_the_sentences_and_the_doubts(tmp_path: Path) -> No
 
 
 def test_csv_is_one_row_for_a_row_and_joins_boots(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path)
+    the_example(tmp_path)
     found = ran("report", tmp_path, "--table", "throughput", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(found.output)))
     assert [row["output tok/s"] for row in rows] == ["842.0;843.0", "792.0", ";;"]
 
 
 def test_markdown_is_never_wrapped_and_bars_are_escaped(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     load = {"load": "random@c8", "output_tokens_per_s": 1.0}
     stored.boot(stored.cell("vllm name=a|b"), 0, [load], kv_tokens=60_000)
     text = ran("report", tmp_path, "--table", "throughput", "--format", "markdown").output
@@ -96,7 +81,7 @@ def test_markdown_is_never_wrapped_and_bars_are_escaped(tmp_path: Path) -> None:
 
 
 def test_parquet_is_a_file_for_each_table_with_its_sentences(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path / "results")
+    the_example(tmp_path / "results")
     found = ran("report", tmp_path / "results", "--format", "parquet", "--out", tmp_path / "out")
     assert f"{tmp_path / 'out' / 'kv.parquet'}" in found.output
     frame = pd.read_parquet(tmp_path / "out" / "throughput.parquet")
@@ -106,20 +91,20 @@ def test_parquet_is_a_file_for_each_table_with_its_sentences(tmp_path: Path) -> 
 
 
 def test_parquet_needs_a_folder(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path)
+    the_example(tmp_path)
     assert ran("report", tmp_path, "--format", "parquet").exit_code == 2
     assert ran("report", tmp_path, "--out", tmp_path).exit_code == 2
 
 
 def test_a_table_that_there_is_not_is_refused_with_a_suggestion(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path)
+    the_example(tmp_path)
     found = ran("report", tmp_path, "--table", "through")
     assert found.exit_code == 2
     assert "Did you mean 'throughput'?" in found.output
 
 
 def test_doubts_come_once_the_serious_first_and_the_many_are_counted(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     note = {"name": "client_lag", "severity": "note", "subject": "x", "advice": "Do that."}
     for boot in range(6):
@@ -184,7 +169,7 @@ def test_a_run_is_not_held_against_itself(tmp_path: Path) -> None:
 
 
 def test_an_export_is_one_file_a_table_with_experiment_and_run(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path / "results")
+    the_example(tmp_path / "results")
     ran("export", tmp_path / "results", "--out", tmp_path / "out")
     boots = pd.read_parquet(tmp_path / "out" / "boots.parquet")
     assert list(boots.experiment.unique()) == ["restarts"]
@@ -194,7 +179,7 @@ def test_an_export_is_one_file_a_table_with_experiment_and_run(tmp_path: Path) -
 
 
 def test_an_export_to_csv_spells_lists(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path / "results")
+    the_example(tmp_path / "results")
     asked = ("--table", "boots", "--format", "csv")
     ran("export", tmp_path / "results", "--out", tmp_path / "out", *asked)
     boots = pd.read_csv(tmp_path / "out" / "boots.csv")
@@ -203,7 +188,7 @@ def test_an_export_to_csv_spells_lists(tmp_path: Path) -> None:
 
 
 def test_html_is_one_page_whose_every_word_is_escaped(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     load = {"load": "random@c8", "output_tokens_per_s": 1.0}
     stored.boot(stored.cell("vllm <script>alert(1)</script>", engine="vllm"), 0, [load])
     text = ran("report", tmp_path, "--format", "html").output
@@ -214,7 +199,7 @@ def test_html_is_one_page_whose_every_word_is_escaped(tmp_path: Path) -> None:
 
 
 def test_what_is_no_measurement_says_so_in_every_form(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     load = {"load": "random@c8", "output_tokens_per_s": 1.0}
     stored.boot(stored.cell("vllm", simulated=True), 0, [load], simulated=True)
     for form in ("text", "markdown", "html"):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +13,14 @@ from runner.report import report
 from runner.stored.frames import Results, results
 from runner.tables.columns import wanted
 from runner.tables.grid import WIDTH
+from tests.stored import Stored, the_example
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
-
-
 def steady(folder: Path, *, boots: int, content_id: str = "c0ffee", **columns: Any) -> Any:
     """Store two cells whose boots differ by little."""
-    stored = STORED.Stored(folder, content_id=content_id)
+    stored = Stored(folder, content_id=content_id)
     for label, speed in (("vllm", 100.0), ("sglang", 101.0)):
         cell = stored.cell(label)
         for boot in range(boots):
@@ -59,12 +44,12 @@ def rows(found: Results, name: str) -> list[dict[str, Any]]:
 
 
 def test_the_example_that_must_not_be_misread(tmp_path: Path) -> None:
-    text = report(STORED.the_example(tmp_path), names=["kv", "throughput", "ttft"])
+    text = report(the_example(tmp_path), names=["kv", "throughput", "ttft"])
     assert text == (GOLDEN / "table-two-kinds.txt").read_text()
 
 
 def test_of_two_kinds_of_boots_no_mean_no_spread_and_no_ratio_is_printed(tmp_path: Path) -> None:
-    text = shown(STORED.the_example(tmp_path))
+    text = shown(the_example(tmp_path))
     for figure in ("792", "842", "843", "22 048", "26 560", "25 282", "34 / 41 / 41"):
         assert figure in text
     assert "1 of 3 is compatible with 1 to 91 %" in text
@@ -89,7 +74,7 @@ def test_of_two_kinds_of_boots_no_mean_no_spread_and_no_ratio_is_printed(tmp_pat
 def test_boots_that_differ_by_a_fact_have_rows_of_their_own(
     tmp_path: Path, changed: dict[str, Any], named: str
 ) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     load = {"load": "random@c8", "output_tokens_per_s": 100.0}
     for boot in range(3):
@@ -102,7 +87,7 @@ def test_boots_that_differ_by_a_fact_have_rows_of_their_own(
 
 def test_graphs_that_differ_beyond_the_rounding_of_a_log_make_kinds(tmp_path: Path) -> None:
     for name, sizes, kinds in (("near", (408e6, 417e6), 1), ("far", (408e6, 900e6), 2)):
-        stored = STORED.Stored(tmp_path, name)
+        stored = Stored(tmp_path, name)
         cell = stored.cell("vllm")
         for boot, size in enumerate(sizes):
             fact = {"name": "graph_bytes", "value": str(int(size))}
@@ -127,7 +112,7 @@ def test_from_20_boots_the_brackets_are_an_interval_of_the_median(tmp_path: Path
 
 
 def test_every_boot_is_shown_up_to_the_end_of_a_screen(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     for boot in range(32):
         load = {"load": "random@c8", "output_tokens_per_s": 500.0 + boot}
@@ -145,7 +130,7 @@ def test_one_boot_is_called_single_at_its_figure_and_among_the_doubts(tmp_path: 
 
 
 def test_a_void_load_is_never_a_figure(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     for boot, verdict in enumerate(("ok", "void", "doubtful")):
         load = {"load": "random@c8", "output_tokens_per_s": 100.0 + 777 * (verdict == "void")}
@@ -157,7 +142,7 @@ def test_a_void_load_is_never_a_figure(tmp_path: Path) -> None:
 
 
 def test_failed_and_interrupted_boots_and_priming_ones_are_no_replicates(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     load = {"load": "random@c8", "output_tokens_per_s": 100.0}
     stored.boot(cell, 0, [load], kv_tokens=60_000, outcome="interrupted")
@@ -168,7 +153,7 @@ def test_failed_and_interrupted_boots_and_priming_ones_are_no_replicates(tmp_pat
 
 
 def test_a_p99_at_unequal_request_counts_has_no_median(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     for boot, ok in enumerate((300, 300, 150)):
         load = {"load": "random@c8", "ttft_p50_s": 0.1, "ttft_p99_s": 0.2, "ok": ok}
@@ -181,7 +166,7 @@ def test_a_p99_at_unequal_request_counts_has_no_median(tmp_path: Path) -> None:
 
 
 def test_a_p99_of_few_requests_is_shown_as_a_maximum_that_says_so(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     load = {"load": "random@c8", "ttft_p50_s": 0.1, "ttft_max_s": 0.3, "ok": 40}
     stored.boot(cell, 0, [load], kv_tokens=60_000)
@@ -192,7 +177,7 @@ def test_a_p99_of_few_requests_is_shown_as_a_maximum_that_says_so(tmp_path: Path
 
 def test_two_groups_that_no_fact_explains_are_a_doubt_from_8_boots_on(tmp_path: Path) -> None:
     for boots, named in ((7, False), (12, True)):
-        stored = STORED.Stored(tmp_path, f"split{boots}")
+        stored = Stored(tmp_path, f"split{boots}")
         cell = stored.cell("vllm")
         for boot in range(boots):
             rate = (100.0 if boot % 2 else 120.0) + 0.1 * ((boot * 5) % 7)
@@ -207,14 +192,14 @@ def test_runs_and_experiments_are_never_one_row(tmp_path: Path) -> None:
     text = shown(results(tmp_path / "restarts"), "throughput")
     assert f"vllm ({first.run.run_id})" in text
     assert f"vllm ({second.run.run_id})" in text
-    STORED.the_example(tmp_path, "other")
+    the_example(tmp_path, "other")
     cells = [row["cell"] for row in rows(results(tmp_path), "throughput")]
     assert cells[:3] == ["other: vllm", "other: vllm", "other: sglang"]
     assert len(cells) == 7
 
 
 def test_repeats_of_a_load_are_rows_and_no_replicates(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     for boot in range(2):
         loads = [
@@ -234,7 +219,7 @@ def test_kv_that_fits_all_requests_explains_nothing_and_is_not_spoken_of(tmp_pat
 
 
 def test_at_equal_kv_the_gap_is_the_gap_as_configured(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     for label, speed in (("vllm", 100.0), ("sglang", 110.0)):
         cell = stored.cell(label)
         for boot in range(5):
@@ -247,13 +232,13 @@ def test_at_equal_kv_the_gap_is_the_gap_as_configured(tmp_path: Path) -> None:
 
 
 def test_no_table_reads_a_column_that_a_report_does_not_load(tmp_path: Path) -> None:
-    STORED.the_example(tmp_path)
+    the_example(tmp_path)
     folder = tmp_path / "restarts"
     assert report(results(folder)) == report(results(folder, wanted=wanted))
 
 
 def test_every_table_fits_a_terminal(tmp_path: Path) -> None:
-    for line in report(STORED.the_example(tmp_path)).splitlines():
+    for line in report(the_example(tmp_path)).splitlines():
         assert len(line) <= WIDTH
 
 
@@ -264,13 +249,13 @@ def test_every_table_has_a_name_and_a_place() -> None:
 
 
 def test_what_is_compared_stands_side_by_side_as_observed(tmp_path: Path) -> None:
-    text = report(STORED.the_example(tmp_path), names=["alignment"])
+    text = report(the_example(tmp_path), names=["alignment"])
     assert text == (GOLDEN / "table-alignment.txt").read_text()
 
 
 def many_kinds(folder: Path, concurrency: int) -> Results:
     """Store 20 boots of an engine whose memory is left free: 14 KV capacities, no two in five."""
-    stored = STORED.Stored(folder)
+    stored = Stored(folder)
     sglang = stored.cell("sglang", settings={"memory": {"fraction": 0.02}})
     vllm = stored.cell("vllm", settings={"memory": {"kv_tokens": 20480}})
     for boot in range(20):
@@ -298,7 +283,7 @@ def test_of_many_kinds_no_mean_and_no_median_is_given(tmp_path: Path) -> None:
 def test_kinds_by_kv_say_where_the_kv_has_room_for_all(
     tmp_path: Path, concurrency: int, fits: bool
 ) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("sglang")
     for boot in range(5):
         load = {"load": f"random@c{concurrency}", "output_tokens_per_s": 100.0}

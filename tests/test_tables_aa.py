@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -27,23 +25,10 @@ from runner.stored.frames import results
 from runner.tables.aa import build
 from runner.tables.comparison import build as comparison
 from runner.tables.samples import samples
+from tests.stored import FILE, Stored
 
 METRIC = "output_tokens_per_s"
-
-
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
-FILE = STORED.FILE + "\n[aa]\nboots = 3\n"
+WITH_TWIN = FILE + "\n[aa]\nboots = 3\n"
 SIMULATED_FILE = """
 question = "Does the twin draw its own boots?"
 boots = 2
@@ -64,13 +49,13 @@ requests = 8
 
 def planned(folder: Path, boots: int) -> Plan:
     file = folder / "x.toml"
-    file.write_text(STORED.FILE + f"\n[aa]\nboots = {boots}\n")
+    file.write_text(FILE + f"\n[aa]\nboots = {boots}\n")
     return expand(read(file))
 
 
 def run(folder: Path, number: int, *, sd: float, boots: int = 5, twin: float = 1.0) -> Any:
     """Store one run of vllm, its twin and sglang, whose boots vary by `sd`."""
-    stored = STORED.Stored(folder, file=STORED.FILE + "\n[compare]\n", content_id=f"{number:06}")
+    stored = Stored(folder, file=WITH_TWIN + "\n[compare]\n", content_id=f"{number:06}")
     draw = random.Random(number)
     speeds = {"vllm": 800.0, "aa": 800.0 * twin, "sglang": 800.0}
     for label, speed in speeds.items():
@@ -172,7 +157,7 @@ def night_verdict(figures: list[float], floors: dict[str, Interval]) -> Verdict:
 
 def a_night(figures: list[float], floors: dict[str, Interval]) -> Side:
     with tempfile.TemporaryDirectory() as folder:
-        stored = STORED.Stored(Path(folder), file=STORED.FILE)
+        stored = Stored(Path(folder), file=WITH_TWIN)
         cells = [stored.cell("vllm"), stored.cell("reference", name="reference")]
         for boot, rate in enumerate(figures):
             for cell in cells:
@@ -182,7 +167,7 @@ def a_night(figures: list[float], floors: dict[str, Interval]) -> Side:
 
 
 def test_loads_and_requests_of_a_boot_are_no_further_boots(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path, file=STORED.FILE)
+    stored = Stored(tmp_path, file=WITH_TWIN)
     cell = stored.cell("vllm")
     for boot in range(3):
         loads = [

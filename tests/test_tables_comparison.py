@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,24 +17,11 @@ from runner.report import report
 from runner.stored.frames import Results, results
 from runner.tables.comparison import build
 from runner.tables.samples import samples
+from tests.stored import FILE, Stored
 
 GOLDEN = Path(__file__).parent / "golden"
 NOISE = (0.000, 0.004, -0.003, 0.002, -0.002, 0.001)
-
-
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
-DECLARED = STORED.FILE + "\n[compare]\n"
+DECLARED = FILE + "\n[compare]\n"
 
 
 def written(
@@ -52,7 +37,7 @@ def written(
     load: str = "random@c64",
 ) -> Any:
     """Store vllm at 800 tok/s and sglang faster by a gain, both moved by what a block shares."""
-    stored = STORED.Stored(folder, file=file, content_id=content_id)
+    stored = Stored(folder, file=file, content_id=content_id)
     for label, speed in (("vllm", 800.0), ("sglang", 800.0 * gain)):
         cell = stored.cell(label)
         for boot in range(boots):
@@ -118,7 +103,7 @@ def test_loads_and_repeats_are_no_replicates(tmp_path: Path) -> None:
 
 
 def test_a_boot_is_the_geometric_mean_of_its_repeats(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path, file=DECLARED, content_id="c0ffee")
+    stored = Stored(tmp_path, file=DECLARED, content_id="c0ffee")
     cell = stored.cell("vllm")
     for boot in range(2):
         loads = [
@@ -142,7 +127,7 @@ def test_m_counts_what_was_declared_measured_or_not(tmp_path: Path) -> None:
 def test_without_a_compare_table_nothing_is_equal_but_the_smallest_margin_is_named(
     tmp_path: Path,
 ) -> None:
-    row = only(written(tmp_path, 1.001, file=STORED.FILE).read())
+    row = only(written(tmp_path, 1.001, file=FILE).read())
     assert "no margin was declared" in row["verdict"]
     assert row["equal within"].endswith("%")
 
@@ -153,7 +138,7 @@ def test_looks_that_were_planned_cost_level(tmp_path: Path) -> None:
 
 
 def test_what_was_declared_after_looking_is_called_exploration(tmp_path: Path) -> None:
-    stored = written(tmp_path, 1.1, file=STORED.FILE)
+    stored = written(tmp_path, 1.1, file=FILE)
     stored.run.note_file(DECLARED)
     text = flat(stored.read())
     assert "[compare] was written after 10 boots were stored" in text
@@ -191,7 +176,7 @@ def test_a_block_with_one_side_is_left_out_and_told(tmp_path: Path) -> None:
 
 
 def test_a_p99_of_unequal_request_counts_is_not_compared(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path, file=DECLARED + 'metric = "ttft_p99_s"\n')
+    stored = Stored(tmp_path, file=DECLARED + 'metric = "ttft_p99_s"\n')
     for label, ok in (("vllm", 300), ("sglang", 150)):
         cell = stored.cell(label)
         for boot in range(5):
@@ -200,7 +185,7 @@ def test_a_p99_of_unequal_request_counts_is_not_compared(tmp_path: Path) -> None
 
 
 def test_a_lower_latency_is_better(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path, file=DECLARED + 'metric = "ttft_p50_s"\n')
+    stored = Stored(tmp_path, file=DECLARED + 'metric = "ttft_p50_s"\n')
     for label, ttft_s in (("vllm", 0.2), ("sglang", 0.1)):
         cell = stored.cell(label)
         for boot in range(5):
@@ -210,7 +195,7 @@ def test_a_lower_latency_is_better(tmp_path: Path) -> None:
 
 
 def test_two_groups_that_no_fact_explains_forbid_a_verdict(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path, file=DECLARED)
+    stored = Stored(tmp_path, file=DECLARED)
     for label in ("vllm", "sglang"):
         cell = stored.cell(label)
         for boot in range(12):
@@ -268,7 +253,7 @@ def test_a_comparison_of_what_there_is_not_is_refused_before_anything_starts(
 
 
 def test_what_is_compared_is_no_part_of_any_identity(tmp_path: Path) -> None:
-    for name, text in (("plain", STORED.FILE), ("declared", DECLARED + "margin_ratio = 0.1\n")):
+    for name, text in (("plain", FILE), ("declared", DECLARED + "margin_ratio = 0.1\n")):
         (tmp_path / f"{name}.toml").write_text(text)
     plain, declared = (expand(read(tmp_path / f"{n}.toml")) for n in ("plain", "declared"))
     assert plain.content_id == declared.content_id

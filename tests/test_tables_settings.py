@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.report import report
+from tests.stored import Stored
 
-
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_settings", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
 ASKED = {"chunk_tokens": 512, "memory": {"kv_tokens": 20480}, "weights": "as_stored"}
 SENT = {"chunk_tokens": ["--chunked-prefill-size", "512"]}
 
@@ -35,7 +21,7 @@ def fact(name: str, value: object, source: str = "log") -> dict[str, Any]:
 
 def lives(folder: Path, *boots: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
     """Return the table's rows by setting; of several rows of one setting the last."""
-    stored = STORED.Stored(folder)
+    stored = Stored(folder)
     cell = stored.cell("sglang", settings=ASKED, resolved=json.dumps(SENT))
     for boot, facts in enumerate(boots):
         stored.boot(cell, boot, facts=facts)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +16,7 @@ from runner.plan import expand
 from runner.plan.text import planned
 from runner.stored.frames import results
 from runner.tables import Centre, phases, variance
-
-
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
+from tests.stored import FILE, Stored, the_example
 
 
 def spread_out(
@@ -45,7 +30,7 @@ def spread_out(
     number: int = 0,
 ) -> Any:
     """Store one cell whose boots and load repeats vary by themselves."""
-    stored = STORED.Stored(folder, night=night, content_id=f"{number:06}")
+    stored = Stored(folder, night=night, content_id=f"{number:06}")
     cell, draw = stored.cell("vllm"), random.Random(number)
     for boot in range(boots):
         own = 800 * (1 + draw.gauss(0, boot_sd))
@@ -69,7 +54,7 @@ def table(found: Any) -> list[dict[Any, Any]]:
 
 
 def test_cold_and_warm_and_first_and_later_starts_are_rows_of_their_own(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     for boot, cache in enumerate(["cold", "warm", "warm"]):
         facts = [
@@ -92,7 +77,7 @@ def test_cold_and_warm_and_first_and_later_starts_are_rows_of_their_own(tmp_path
 
 
 def test_a_priming_start_is_the_first_and_boot_0_a_later_one(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     stored.boot(cell, -1, [], compile_cache="cold", ready_s=120.0)
     stored.boot(cell, 0, [], compile_cache="warm", ready_s=40.0)
@@ -138,8 +123,8 @@ def test_repeats_of_a_load_are_never_boots(tmp_path: Path) -> None:
 
 
 def test_boots_of_several_kinds_are_no_spread(tmp_path: Path) -> None:
-    assert variance.build(STORED.the_example(tmp_path)) is None or "vllm" not in str(
-        table(STORED.the_example(tmp_path / "again"))
+    assert variance.build(the_example(tmp_path)) is None or "vllm" not in str(
+        table(the_example(tmp_path / "again"))
     )
 
 
@@ -163,7 +148,7 @@ def test_the_nights_share_needs_ten_nights(tmp_path: Path, nights: int, told: st
 
 def plan_text(folder: Path, boots: int, compare: str = "[compare]") -> str:
     file = folder / "restarts.toml"
-    file.write_text(STORED.FILE.replace("boots = 3", f"boots = {boots}") + f"\n{compare}\n")
+    file.write_text(FILE.replace("boots = 3", f"boots = {boots}") + f"\n{compare}\n")
     return planned(expand(read(file)), {})
 
 
@@ -186,7 +171,7 @@ def test_past_boots_replace_the_assumption_and_tell_the_cheapest_plan(tmp_path: 
     plan_text(tmp_path, 5)
     file = tmp_path / "restarts.toml"
     ids = [cell.cell_id for cell in expand(read(file)).cells]
-    stored = STORED.Stored(tmp_path / "results", file=file.read_text())
+    stored = Stored(tmp_path / "results", file=file.read_text())
     draw = random.Random(1)
     for label in ("vllm", "sglang"):
         stored.cell(label)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,22 +15,9 @@ from runner import tables
 from runner.report import report
 from runner.stored.frames import Results
 from runner.tables.article import published
+from tests.stored import FILE, Stored, the_example
 
 MS = 1_000_000
-
-
-def _stored() -> Any:
-    path = Path(__file__).parent / "stored.py"
-    spec = importlib.util.spec_from_file_location("stored_rows", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-STORED = _stored()
 
 
 def request(number: int, sent_ms: int, chunks_ms: Sequence[int], **columns: Any) -> dict[str, Any]:
@@ -61,7 +46,7 @@ def rows(found: Results, name: str) -> list[dict[str, Any]]:
 
 
 def test_the_first_request_of_a_prefix_stands_beside_the_later_ones(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     sent = [
         request(0, 0, [400], role="first", group="a"),
@@ -82,7 +67,7 @@ def test_the_first_request_of_a_prefix_stands_beside_the_later_ones(tmp_path: Pa
 def test_the_largest_gap_of_a_victim_is_told_inside_and_outside_an_injection(
     tmp_path: Path,
 ) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     victim = request(0, 0, [10, 20, 30, 260, 270, 285], role="victim")
     injected = request(1, 35, [255, 258], role="injected")
     cell = stored.cell("sglang")
@@ -97,7 +82,7 @@ def test_the_largest_gap_of_a_victim_is_told_inside_and_outside_an_injection(
 
 
 def test_without_an_overlap_interference_has_no_figure(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     sent = [request(0, 0, [10, 20], role="victim"), request(1, 100, [150], role="injected")]
     load = {"load": "interference@r0.5", "level_kind": "rate_per_s"}
     cell = stored.cell("sglang")
@@ -131,7 +116,7 @@ requests = 100
 
 
 def test_constrained_answers_are_held_against_free_ones_boot_by_boot(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path, file=STRUCTURED)
+    stored = Stored(tmp_path, file=STRUCTURED)
     cell = stored.cell("sglang")
     usual = {"workload": "structured", "level": 8.0, "ok": 100, "output_tokens": 7400}
     for boot in range(2):
@@ -155,7 +140,7 @@ def test_constrained_answers_are_held_against_free_ones_boot_by_boot(tmp_path: P
 def test_shares_of_valid_answers_are_of_finished_ones_and_cost_is_at_equal_lengths(
     tmp_path: Path,
 ) -> None:
-    stored = STORED.Stored(tmp_path, file=STRUCTURED)
+    stored = Stored(tmp_path, file=STRUCTURED)
     cell = stored.cell("sglang")
     schema = {"type": "object", "required": ["a"]}
     for boot in range(2):
@@ -186,7 +171,7 @@ def test_shares_of_valid_answers_are_of_finished_ones_and_cost_is_at_equal_lengt
 
 
 def simulated_answer(folder: Path, *, constrained: bool, answer: str) -> Results:
-    stored = STORED.Stored(folder, file=STRUCTURED)
+    stored = Stored(folder, file=STRUCTURED)
     cell = stored.cell("sglang", simulated=True)
     spec = {"constrained": constrained, "output_tokens": 4}
     asked = {"spec": spec, "contents": {"some/thing.json": {"type": "object"}}}
@@ -218,7 +203,7 @@ def test_what_the_simulated_engine_writes_under_a_schema_is_judged_by_it(
 
 
 def test_requests_are_read_once_however_many_tables_ask(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     sent = {"shared_prefix@c1": [request(0, 0, [400], role="first", group="a")]}
     cell = stored.cell("vllm")
     stored.boot(cell, 0, [{"load": "shared_prefix@c1"}], requests=sent, kv_tokens=60_000)
@@ -231,7 +216,7 @@ def test_requests_are_read_once_however_many_tables_ask(tmp_path: Path) -> None:
 
 
 def test_tables_of_other_workloads_read_no_request(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     cell = stored.cell("vllm")
     load = {"load": "random@c64", "output_tokens_per_s": 1.0}
     stored.boot(cell, 0, [load], kv_tokens=60_000)
@@ -241,7 +226,7 @@ def test_tables_of_other_workloads_read_no_request(tmp_path: Path) -> None:
 
 
 def at_the_articles_setting(folder: Path, **columns: Any) -> Any:
-    stored = STORED.Stored(folder)
+    stored = Stored(folder)
     settings = {"memory": {"fraction": 0.8}, "max_running": 64, "context_tokens": 4096}
     marks = {name: columns.get(name, False) for name in ("simulated", "rehearsal")}
     cell = stored.cell("sglang", settings=settings, **marks)
@@ -273,7 +258,7 @@ def test_what_no_gpu_measured_is_never_called_a_reproduction(
 
 def test_a_load_of_other_lengths_has_no_ratio_and_says_why(tmp_path: Path) -> None:
     stored = at_the_articles_setting(tmp_path)
-    stored.run.note_file(STORED.FILE.replace("input_tokens = 512", "input_tokens = 256"))
+    stored.run.note_file(FILE.replace("input_tokens = 512", "input_tokens = 256"))
     by_name = {row["figure"]: row for row in rows(stored.read(), "article")}
     row = by_name["sglang at 64: ttft_p50_ms"]
     assert pd.isna(row["ratio"])
@@ -282,7 +267,7 @@ def test_a_load_of_other_lengths_has_no_ratio_and_says_why(tmp_path: Path) -> No
 
 def test_a_ttft_says_when_its_streams_ask_more_often_than_the_articles(tmp_path: Path) -> None:
     stored = at_the_articles_setting(tmp_path)
-    stored.run.note_file(STORED.FILE.replace("requests = 256", "requests = { per_stream = 8 }"))
+    stored.run.note_file(FILE.replace("requests = 256", "requests = { per_stream = 8 }"))
     by_name = {row["figure"]: row for row in rows(stored.read(), "article")}
     said = by_name["sglang at 64: ttft_p50_ms"]["set otherwise here"]
     assert "8 requests a stream, not 4 (assumed of theirs)" in said
@@ -290,14 +275,14 @@ def test_a_ttft_says_when_its_streams_ask_more_often_than_the_articles(tmp_path:
 
 
 def test_boots_of_several_kinds_have_no_ratio_to_the_article(tmp_path: Path) -> None:
-    text = STORED.the_example(tmp_path)
+    text = the_example(tmp_path)
     [row] = [row for row in rows(text, "article") if row["figure"] == "vllm: kv_tokens"]
     assert row["ours"] == (22_048.0, 26_560.0, 26_560.0)
     assert pd.isna(row["ratio"])
 
 
 def test_a_cell_that_asks_for_something_else_is_not_the_articles(tmp_path: Path) -> None:
-    stored = STORED.Stored(tmp_path)
+    stored = Stored(tmp_path)
     for label, settings in (("vllm", {"weights": "int4"}), ("sglang", {"chunk_tokens": 77})):
         cell = stored.cell(label, settings=settings)
         stored.boot(cell, 0, [{"load": "random@c64", "ttft_p50_s": 1.0}], kv_tokens=60_000)
