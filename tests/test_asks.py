@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from itertools import islice, pairwise
 from typing import Any
 
@@ -214,3 +215,26 @@ def test_expected_hits_are_summed_and_unknown_where_any_is() -> None:
         expected_hit_tokens([*prompts, Prompt(output_tokens=1, expected_hit_tokens=None)]) is None
     )
     assert expected_hit_tokens([]) == 0
+
+
+def test_all_at_once_leaves_a_time_to_nobody_but_those_who_follow() -> None:
+    asks = asked(load_of(rate_per_s="inf", requests=5, **RANDOM))
+    assert [ask.due_s for ask in asks] == [0.0] * 5
+    asks = asked(load_of(rate_per_s="inf", requests=4, **INTERFERENCE))
+    assert [ask.due_s for ask in asks] == [0.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "within_10_s"),
+    [("linear", 60), ("exponential", 90 / math.log(10)), ("steps", (1 + 4 + 7) * 10 / 3)],
+)
+def test_a_ramp_brings_as_many_as_its_shape_holds_and_then_the_level(
+    shape: str, within_10_s: float
+) -> None:
+    first = {"linear": 2, "exponential": 1, "steps": 1}[shape]
+    ramp = {"from_per_s": first, "over_s": 10, "shape": shape}
+    ramp |= {"steps": 3} if shape == "steps" else {}
+    load = load_of(rate_per_s=10, ramp=ramp, arrivals="constant", requests=400, **RANDOM)
+    due_s = [ask.due_s or 0.0 for ask in asks_of(load, DRAW, Vocabulary(), VLLM, "m", "window")]
+    assert sum(one < 10 for one in due_s) == pytest.approx(within_10_s, abs=1)
+    assert {round(b - a, 6) for a, b in pairwise(due_s) if a > 10} == {0.1}

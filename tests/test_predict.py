@@ -331,3 +331,17 @@ def test_a_server_and_its_prediction_find_the_same_in_the_prefix_cache(tmp_path:
         tables.append(rows.sort_values(["engine", "request"])[asked].to_dict("records"))
     assert tables[0] == tables[1]
     assert sum(row["cached_tokens"] for row in tables[0]) > 0
+
+
+def test_all_requests_at_once_are_predicted_with_their_doubt(tmp_path: Path) -> None:
+    found = predicted(tmp_path, FILE.replace("concurrency = [1, 4]", 'rate_per_s = "inf"'))
+    names = [{doubt["name"] for doubt in doubts} for doubts in found.loads.doubts]
+    assert names
+    assert all("all_at_once" in each for each in names)
+
+
+def test_a_queue_in_the_client_is_not_predicted(tmp_path: Path) -> None:
+    capped = FILE.replace("concurrency = [1, 4]", "rate_per_s = 4\nmax_in_flight = 2")
+    code, text = asked(tmp_path, "--predict", text=capped)
+    assert code == 2
+    assert "max_in_flight cannot be predicted" in text

@@ -12,8 +12,9 @@ from engines import Engine, Sampling
 from runner import workloads
 from runner.errors import ExperimentError
 from runner.experiment.levels import Load
+from runner.experiment.paces import pace_of
 from runner.load import Ask
-from runner.load.arrivals import POISSON, Constant, Flat, Gamma, Law, due_times
+from runner.load.arrivals import POISSON, Constant, Gamma, Law, due_times
 from runner.workloads import Prompt, Vocabulary
 
 
@@ -117,7 +118,7 @@ def _times(load: Load, draw: Draw, purpose: str) -> Iterator[float]:
         "gamma": Gamma(keys.burstiness),
     }
     name = "arrivals" if purpose == "window" else f"{purpose} arrivals"
-    return due_times(laws[keys.arrivals], Flat(load.level), draw.rng(name))
+    return due_times(laws[keys.arrivals], pace_of(load), draw.rng(name))
 
 
 def _is_exact(prompt: Prompt) -> bool:

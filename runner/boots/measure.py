@@ -219,6 +219,7 @@ def _drive(
         asks=asks("window"),
         warmup=asks("warmup"),
         in_flight=load.in_flight,
+        max_in_flight=load.keys.max_in_flight,
         duration_s=load.duration_s,
         workers=client.workers,
         cpus=client.cpus,

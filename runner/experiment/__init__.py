@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -157,7 +158,25 @@ class SamplingKeys(Keys):
 
 
 Levels = PositiveInt | tuple[PositiveInt, ...]
-Rates = PositiveFloat | tuple[PositiveFloat, ...]
+Speeds = PositiveFloat | tuple[PositiveFloat, ...]
+Rate = PositiveFloat | Literal["inf"]
+Rates = Rate | tuple[Rate, ...]
+
+
+class Ramp(Keys):
+    """`ramp`: how the rate of an open loop comes to its level.
+
+    Attributes:
+        from_per_s: arrivals per second when the window opens.
+        over_s: seconds until the level is reached, where it stays.
+        shape: a straight line, an equal factor every second, or plateaus.
+        steps: how many plateaus of `shape = "steps"` come before the level.
+    """
+
+    from_per_s: NonNegativeFloat
+    over_s: PositiveFloat
+    shape: Literal["linear", "exponential", "steps"] = "linear"
+    steps: PositiveInt = 4
 
 
 class LoadKeys(BaseModel):
@@ -167,12 +186,14 @@ class LoadKeys(BaseModel):
         workload: a file of `runner.workloads`.
         name: tells two loads of one workload apart.
         concurrency: requests held in flight (closed loop), one load for each level.
-        rate_per_s: arrivals per second (open loop), one load for each level.
+        rate_per_s: arrivals per second (open loop), one load for each level; "inf": all at once.
         speed: the workload's own times, each so many times as fast, one load for each.
         burst: requests at one moment, one load for each number.
         search: looks for the highest level that keeps an SLO, in every boot anew.
         arrivals: law of the arrivals in open loop.
         burstiness: shape of the gamma law; 1 is Poisson, less is burstier.
+        ramp: how the rate comes to its level; at once by default.
+        max_in_flight: in open loop, requests over this many wait in the client.
         requests: a number, or so many for each stream.
         duration_s: ends the window by time instead.
         warmup: requests of each stream before the window, or a plain number.
@@ -187,11 +208,13 @@ class LoadKeys(BaseModel):
     name: str | None = None
     concurrency: Levels | None = None
     rate_per_s: Rates | None = None
-    speed: Rates | None = None
+    speed: Speeds | None = None
     burst: Levels | None = None
     search: Search | None = None
     arrivals: Literal["poisson", "constant", "gamma"] = "poisson"
     burstiness: PositiveFloat = 1.0
+    ramp: Ramp | None = None
+    max_in_flight: PositiveInt | None = None
     requests: PositiveInt | Requests | None = None
     duration_s: PositiveFloat | None = None
     warmup: NonNegativeInt | PerStream = PerStream(per_stream=1)

@@ -26,8 +26,8 @@ class Load:
         workload: a file of `runner.workloads`.
         spec: the workload's own keys.
         level_kind: what the level counts.
-        level: requests in flight, arrivals per second, how fast its own times run, or requests at
-            one moment; of a search the lowest.
+        level: requests in flight, arrivals per second (infinity: all at once), how fast its own
+            times run, or requests at one moment; of a search the lowest.
         requests: how many are sent; None when time ends the window.
         warmup_requests: how many are sent before the window.
         duration_s: length of the window; None when the requests end it.
@@ -53,6 +53,7 @@ class Load:
         """Return what decides the load's work: however it was written, the same work is equal."""
         beside = {"warmup", *_LETTERS, *(self.keys.model_extra or {})}
         beside |= {"search", "requests"} if self.keys.search is None else set()
+        beside |= {key for key in ("ramp", "max_in_flight") if getattr(self.keys, key) is None}
         own = {"load", "level_kind", "level", "requests", "warmup_requests"}
         contents = workloads.get(self.workload).contents(self.spec)
         return {
@@ -146,7 +147,8 @@ def _levels(keys: LoadKeys) -> tuple[LevelKind, tuple[float, ...]]:
     for kind in kinds:
         level = getattr(keys, kind)
         if level is not None:
-            return kind, level if isinstance(level, tuple) else (level,)
+            written = level if isinstance(level, tuple) else (level,)
+            return kind, tuple(map(float, written)) if "inf" in written else written
     return "rate_per_s", ()
 
 

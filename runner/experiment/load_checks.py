@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runner import workloads
-from runner.experiment import Experiment, LoadKeys, Requests, Timeouts
+from runner.experiment import Experiment, LoadKeys, Ramp, Requests, Timeouts
 from runner.experiment.complaints import Complaint, findings_of, suggestion, unknown_key
 from runner.experiment.forms import form_of
 from runner.experiment.levels import load_ids, own_keys
@@ -112,9 +112,34 @@ def _contradictions(place: Place, load: LoadKeys) -> Iterator[Complaint]:
         if is_closed and key in written:
             sentence = "goes with rate_per_s: a closed loop sends when an answer has ended"
             yield Complaint(place=(*place, key), sentence=sentence)
+    if load.ramp is not None:
+        yield from _ramp((*place, "ramp"), load.ramp, _written(load.rate_per_s))
+    if load.max_in_flight is not None and (is_closed or load.search is not None):
+        sentence = "goes with rate_per_s, speed or burst: a closed loop's level is its cap"
+        yield Complaint(place=(*place, "max_in_flight"), sentence=sentence)
+    if "inf" in _written(load.rate_per_s) and load.duration_s is not None:
+        sentence = "all requests at once need a number of them; write requests = 100"
+        yield Complaint(place=(*place, "duration_s"), sentence=sentence)
     if not is_closed and "burstiness" in written and load.arrivals != "gamma":
         sentence = 'goes with arrivals = "gamma"'
         yield Complaint(place=(*place, "burstiness"), sentence=sentence)
     if not is_closed and isinstance(load.requests, Requests):
         sentence = "an open loop has no streams; write requests = 100, or duration_s = 60"
         yield Complaint(place=(*place, "requests"), sentence=sentence)
+
+
+def _ramp(place: Place, ramp: Ramp, rates: tuple[object, ...]) -> Iterator[Complaint]:
+    """Judge a ramp: it needs a rate to end at, and a shape that can leave the one it begins at."""
+    if not rates or "inf" in rates:
+        sentence = "goes with rate_per_s, a number: the level at which it ends"
+        yield Complaint(place=place, sentence=sentence)
+    if ramp.shape == "exponential" and not ramp.from_per_s:
+        sentence = "an equal factor never leaves 0; write a rate above 0"
+        yield Complaint(place=(*place, "from_per_s"), sentence=sentence)
+    if ramp.shape != "steps" and "steps" in ramp.model_fields_set:
+        yield Complaint(place=(*place, "steps"), sentence='goes with shape = "steps"')
+
+
+def _written(levels: object) -> tuple[object, ...]:
+    """Return levels as a list, however they were written."""
+    return levels if isinstance(levels, tuple) else () if levels is None else (levels,)

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from runner.boots.asks import Draw, own_s, prompts_of
 from runner.boots.search import Next, Probe, Range, step
 from runner.experiment.levels import Load
+from runner.experiment.paces import pace_of
 from runner.plan import Plan
 from runner.plan.cells import Cell
 from runner.workloads import Vocabulary
@@ -145,7 +146,7 @@ def _spread_s(load: Load, count: int, alone_s: float) -> float:
     if load.in_flight:
         return count / load.in_flight * alone_s
     if load.level_kind == "rate_per_s":
-        return count / load.level + alone_s
+        return pace_of(load).second(count) + alone_s
     return alone_s
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -197,14 +198,25 @@ def _loads(plan: Plan) -> Iterator[str]:
 def _level(load: Load) -> str:
     level = {
         "concurrency": f"{load.level:g} in flight",
-        "rate_per_s": f"{load.level:g} requests per second ({load.keys.arrivals})",
+        "rate_per_s": _rate(load),
         "speed": f"its own times, {load.level:g} times as fast",
         "burst": f"{load.level:g} at one moment",
     }[load.level_kind]
+    if load.keys.max_in_flight:
+        level += f", at most {load.keys.max_in_flight} in flight"
     work = "all requests"
     if load.requests or load.duration_s:
         work = f"{load.requests} requests" if load.requests else f"{load.duration_s:g} s"
     return f"{level}, {work} after {load.warmup_requests} of warm-up"
+
+
+def _rate(load: Load) -> str:
+    """Return an arrival rate, its law and how it comes about."""
+    if load.level == math.inf:
+        return "all at once"
+    ramp, law = load.keys.ramp, load.keys.arrivals
+    came = f", {ramp.shape} from {ramp.from_per_s:g} over {ramp.over_s:g} s" if ramp else ""
+    return f"{load.level:g} requests per second ({law}{came})"
 
 
 def _searched(load: Load) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from runner.boots import probe
 from runner.boots.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
 from runner.boots.boot import Bench
 from runner.boots.measure import Measured, request_row
+from runner.errors import ExperimentError
 from runner.experiment.levels import Load, load_ids
 from runner.load import Timeline
 from runner.load.census import census
@@ -81,7 +83,16 @@ class Foretold:
         """Wait for nothing: what was too much has been simulated to its end."""
 
     def _gone_through(self, load: Load, draw: Draw) -> tuple[Went, Windows]:
-        """Simulate a load's requests; a probe of too high a level is cut as a server's would be."""
+        """Simulate a load's requests; a probe of too high a level is cut as a server's would be.
+
+        Raises:
+            ExperimentError: the client's own queue, which `max_in_flight` makes, is not simulated.
+        """
+        if load.keys.max_in_flight is not None:
+            raise ExperimentError(
+                f"{load.load}: max_in_flight cannot be predicted, for nothing queues in a client"
+                " that is not there; leave it out, or measure"
+            )
         cell, vocabulary = self.bench.planned.cell, self.bench.build.vocabulary
         window, warmup = (
             asks_of(load, draw, vocabulary, cell.engine, cell.served_name, purpose)
@@ -105,7 +116,7 @@ def _judged(load: Load, found: Figures, row: dict[str, Any], went: Went) -> dict
 
     No client measured it, so nobody's errors stand in the way.
     """
-    drawn_per_s = None if load.in_flight else load.level
+    drawn_per_s = None if load.in_flight or load.level == math.inf else load.level
     nobody = Proof(asked_in_flight=load.in_flight, drawn_per_s=drawn_per_s)
     judged = [*doubts.of_load(row), *_reasons(load, found, nobody)]
     met: dict[str, Any] = {}
