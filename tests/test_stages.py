@@ -259,10 +259,8 @@ def test_a_night_runs_all_blocks_of_stage_1_then_those_of_stage_2_each_with_the_
     assert pinned.cell_id.nunique() == 1
     assert sorted(pinned.block) == sorted(pinned.boot) == [0, 1, 2, 3]
     assert list(pinned.kv_tokens) == [4096] * 4
-    side = side_of(found, "output_tokens_per_s")
-    for cell_id in later.cell_id.unique():
-        shared = side.samples[(cell_id, "random@c1")].blocks
-        assert set(shared) <= set(side.samples[(side.reference or "", "random@c1")].blocks)
+    # which of its loads are void is the noise of the machine; whose they are is not
+    assert side_of(found, "output_tokens_per_s").reference == pinned.cell_id.iloc[0]
     shown = tables.get("kv_matched").build(found)
     assert shown is not None
     assert list(shown.frame.cell) == ["vllm", "sglang"]
