@@ -118,18 +118,10 @@ def measure(load: Load, draw: Draw, live: Live, *, client: Client, spool: Path) 
         steady=driven.steady,
     )
     row = {
-        "load": load.load,
-        "repeat": draw.repeat,
-        "workload": load.workload,
-        "asked": json.dumps(load.asked, sort_keys=True),
-        "level_kind": load.level_kind,
-        "level": load.level,
+        **asked_columns(load, draw, live.vocabulary, found.requests),
         "started_at": started_at,
         "since_ready_s": (driven.opened_ns - live.ready_ns) / 1e9,
         "flushed": flushed,
-        "expected_hit_tokens": _expected_hit_tokens(load, draw, live.vocabulary, found.requests),
-        "search": load_ids(load.keys)[0] if load.probe is not None else None,
-        "probe": load.probe,
         **rows.flat(found),
         **rows.flat(driven.proof),
         **wire,
@@ -231,12 +223,27 @@ def _drive(
     )
 
 
-def _expected_hit_tokens(
-    load: Load, draw: Draw, vocabulary: Vocabulary, requests: int
-) -> int | None:
-    """Return the prompt tokens that the requests of a window share by construction."""
+def asked_columns(load: Load, draw: Draw, vocabulary: Vocabulary, requests: int) -> dict[str, Any]:
+    """Return the columns of `loads` that tell what was asked, whoever answered it.
+
+    Args:
+        load: the load.
+        draw: what its prompts are drawn from.
+        vocabulary: the token ids they are drawn among.
+        requests: how many the window held; the hits that they share by construction are counted.
+    """
     prompts = prompts_of(load, draw, vocabulary, "window")
-    return expected_hit_tokens(itertools.islice(prompts, requests))
+    return {
+        "load": load.load,
+        "repeat": draw.repeat,
+        "workload": load.workload,
+        "asked": json.dumps(load.asked, sort_keys=True),
+        "level_kind": load.level_kind,
+        "level": load.level,
+        "expected_hit_tokens": expected_hit_tokens(itertools.islice(prompts, requests)),
+        "search": load_ids(load.keys)[0] if load.probe is not None else None,
+        "probe": load.probe,
+    }
 
 
 def _growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float | None]:

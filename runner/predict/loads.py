@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +12,11 @@ from engines.sim.offline import Timeline as Simulated
 from engines.sim.predict import Boot
 from runner import doubts
 from runner.boots import probe
-from runner.boots.asks import Draw, asks_of, expected_hit_tokens, path_of, prompts_of
+from runner.boots.asks import Draw, asks_of, path_of
 from runner.boots.boot import Bench
-from runner.boots.measure import Measured, request_row
+from runner.boots.measure import Measured, asked_columns, request_row
 from runner.errors import ExperimentError
-from runner.experiment.levels import Load, load_ids
+from runner.experiment.levels import Load
 from runner.load import Timeline
 from runner.load.census import census
 from runner.load.evidence import Windows, windows_of
@@ -51,19 +49,10 @@ class Foretold:
         found = figures(
             timelines, opened_ns=opened_ns, closed_ns=windows.closed_ns, steady=windows.steady
         )
-        asked = prompts_of(load, draw, self.bench.build.vocabulary, "window")
         row = {
-            "load": load.load,
-            "repeat": draw.repeat,
-            "workload": load.workload,
-            "asked": json.dumps(load.asked, sort_keys=True),
-            "level_kind": load.level_kind,
-            "level": load.level,
+            **asked_columns(load, draw, self.bench.build.vocabulary, found.requests),
             "since_ready_s": (opened_ns - _ORIGIN_NS) / 1e9,
             "flushed": flushed,
-            "expected_hit_tokens": expected_hit_tokens(itertools.islice(asked, found.requests)),
-            "search": load_ids(load.keys)[0] if load.probe is not None else None,
-            "probe": load.probe,
             **rows.flat(found),
             **{name: total - before[name] for name, total in self.boot.counters.items()},
         }
